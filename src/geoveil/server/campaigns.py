@@ -167,9 +167,9 @@ class Campaigns:
     def mechanism(self, campaign: str) -> RoundRecord:
         """The round whose mechanism people should use now, at most a second old.
 
-        Raises ``campaign-paused``, ``campaign-preparing`` or ``campaign-ended``, so that nobody draws a
-        report for nothing. While a closed round is being estimated, and after the last one, this is still
-        that round.
+        Raises ``campaign-paused``, ``campaign-preparing``, ``campaign-ended`` or, once the last round is
+        closed, ``campaign-finished``, so that nobody draws a report for nothing. While any other closed
+        round is being estimated this is still that round.
         """
         since, current = self._current.get(campaign, (None, None))
         if current is None or not self._fresh(since):
@@ -177,6 +177,8 @@ class Campaigns:
             self.check_running(campaign)
             current = self._prepared(campaign)
         self.check_running(campaign)
+        if current.closed_at_s is not None and self.state(campaign)["state"] == "finished":
+            raise Problem("campaign-finished", "a report would enter no map any more")
         return current
 
     def state(self, campaign: str) -> dict[str, Any]:

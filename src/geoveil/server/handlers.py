@@ -191,7 +191,7 @@ async def state(service: Service, request: Request) -> Response:
 @participants(
     "GET /api/campaigns/{campaign}/mechanism",
     {200: ("The same bytes for everybody.", {JSON: api.OFFERED_SCHEMA}), 304: HELD},
-    problems=("campaign-paused", "campaign-preparing", "campaign-ended"),
+    problems=("campaign-paused", "campaign-preparing", "campaign-ended", "campaign-finished"),
 )
 async def mechanism(service: Service, request: Request) -> Response:
     """The current mechanism document, or all of them where people choose."""

@@ -47,6 +47,7 @@ PROBLEMS: Mapping[str, Kind] = {
     "area-fixed": Kind(409, "The campaign has reports, and keeps its area"),
     "round-too-small": Kind(409, "The round has too few reports to close"),
     "campaign-ended": Kind(410, "The campaign has ended"),
+    "campaign-finished": Kind(410, "The campaign has had its last round"),
     "mechanism-expired": Kind(410, "The mechanism has expired; fetch the current one"),
     "body-too-large": Kind(413, "The body is too long"),
     "unsupported-media-type": Kind(415, "The body must be plain JSON"),

@@ -3,7 +3,7 @@
 import { render } from "preact";
 import { useEffect, useState } from "preact/hooks";
 import { roundedDown, roundedUp } from "../../../sdk/src/words.ts";
-import { address, isOver, Refusal, service, type State } from "../dashboard/service.ts";
+import { address, Refusal, service, type State } from "../dashboard/service.ts";
 import { announce, distance, language, number } from "../texts/language.ts";
 import { say } from "./texts.ts";
 import type { Facts, Told } from "./worker.ts";
@@ -73,14 +73,10 @@ function Certificate() {
           <p>
             <code class="digits">geoveil audit {state.link}</code>
           </p>
-          {isOver(state) ? (
-            <p>{say.finished}</p>
-          ) : (
-            verdict?.holds && (
-              <p>
-                <a href={address(`c/${encodeURIComponent(CAMPAIGN)}`)}>{say.back}</a>
-              </p>
-            )
+          {verdict?.holds && (
+            <p>
+              <a href={address(`c/${encodeURIComponent(CAMPAIGN)}`)}>{say.back}</a>
+            </p>
           )}
         </section>
       )}

@@ -73,20 +73,21 @@ function statusOf(stage: Stage, placed: boolean, trips: boolean): string {
   return stage === "sending" ? words.sending : "";
 }
 
-/** Problems of a campaign that pass. */
-const PASSING: Readonly<Record<string, string>> = {
+/** Problems of a campaign that the page has words for. */
+const KNOWN: Readonly<Record<string, string>> = {
   "campaign-paused": say.paused,
   "campaign-preparing": say.preparing,
+  "campaign-finished": say.finished,
 };
 
 /** Why nothing was reported, in the reader's words; what the service called it stands in brackets. */
 export function Failed({ failure: { reason, detail, sent } }: { failure: Failure }) {
-  const passing = reason === "problem" ? PASSING[detail ?? ""] : undefined;
+  const known = reason === "problem" ? KNOWN[detail ?? ""] : undefined;
   const title = reason === "waiting" ? words.waiting : sent ? words.refusedSent : words.refused;
   return (
     <div class="notice notice-warm" role="alert" data-reason={reason}>
-      <strong>{title}:</strong> {passing ?? `${say.reasons[reason]}.`}
-      {detail && !passing && <span class="soft"> ({detail})</span>}
+      <strong>{title}:</strong> {known ?? `${say.reasons[reason]}.`}
+      {detail && !known && <span class="soft"> ({detail})</span>}
       {reason === "accuracy" && ` ${words.coarse}`}
       {(reason === "promise" || reason === "budget") && ` ${words.limits}`}
     </div>
