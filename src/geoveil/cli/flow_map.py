@@ -110,9 +110,7 @@ def _middles_latlng(between: DistrictFlows) -> FloatArray | None:
     try:
         if not isinstance(space, MapSpace):
             return None
-        return np.stack(
-            space.plane.to_latlng(middles_km(between.flows.space, between.members)), axis=1
-        )
+        return np.stack(space.plane.to_latlng(middles_km(space, between.members)), axis=1)
     except GeoveilError:
         return None
 
@@ -151,9 +149,8 @@ def picture_of(between: DistrictFlows, table: district_tables.FlowTable) -> Flow
     """The same as a picture."""
     flows = between.flows
     ends = (flows.origins + flows.destinations) / 2
-    return FlowPicture(
-        flows.space, middles_km(between.flows.space, between.members), table.share, table.low, ends
-    )
+    middles = middles_km(flows.space, between.members)
+    return FlowPicture(flows.space, middles, table.share, table.low, ends)
 
 
 def _counted(

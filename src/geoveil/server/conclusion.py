@@ -382,7 +382,7 @@ def described(
     ``estimate`` is {"round", "reports", "made_at"} of the latest, beside its ``alarm`` and its
     ``manipulation_gain``; all null before the first. ``concluded`` is how many rounds have closed with
     enough reports. A campaign is ``finished`` when its last round closes, though its estimate is still to
-    come, or when the document of that round expires: nobody's report would enter a map from then on.
+    come, or when the document of that round expires: no report drawn from then on would enter a map.
     """
     current = rounds[-1] if rounds else None
     state = "preparing"
