@@ -251,31 +251,45 @@ def levels(paris: MechanismDocument) -> dict[str, Any]:
 
 
 def refused() -> list[dict[str, Any]]:
-    """Documents that must be refused, as edits of those above."""
+    """Documents that must be refused, as texts or as edits of those above."""
+    return [
+        *_no_documents(),
+        *_wrong_heads(),
+        *_wrong_promises(),
+        *_wrong_steps(),
+        *_wrong_spaces(),
+        *_wrong_weights(),
+        *_wrong_kernels(),
+        *_wrong_additions(),
+    ]
 
-    def change(reason: str, base: str = "paris", **entries: Any) -> dict[str, Any]:
-        return {"base": base, "reason": reason, "set": entries}
 
-    def poked(
-        reason: str, field: str, index: int, value: int, base: str = "paris"
-    ) -> dict[str, Any]:
-        """One of the packed numbers replaced, or two of two bytes."""
-        return {"base": base, "reason": reason, "poke": [field, index, value]}
+def _change(reason: str, base: str = "paris", **entries: Any) -> dict[str, Any]:
+    """Entries replaced or added; a name with a point stands for an entry of an entry."""
+    return {"base": base, "reason": reason, "set": entries}
 
-    def cut(reason: str, field: str, characters: int, base: str = "paris") -> dict[str, Any]:
-        """The end of a text taken away."""
-        return {"base": base, "reason": reason, "cut": [field, characters]}
 
-    def without(field: str) -> dict[str, Any]:
-        return {"base": "paris", "reason": "fields", "remove": [field]}
+def _poked(reason: str, field: str, index: int, value: int, base: str = "paris") -> dict[str, Any]:
+    """One of the packed numbers replaced, or two of two bytes."""
+    return {"base": base, "reason": reason, "poke": [field, index, value]}
 
-    paris = json.loads(documents()["paris"].to_bytes())
-    mask = json.loads(documents()["lagoon"].to_bytes())["space"]["mask"]
-    points = json.loads(documents()["places"].to_bytes())["space"]["points"]
-    delta = documents()["delta"]
-    wide = packed_integers(delta.law.weights)
-    twice = b64encode(b64decode(points)[:8] + b64decode(points)[:-8]).decode()
-    slots = DAY.to_dict()
+
+def _cut(reason: str, field: str, characters: int, base: str = "paris") -> dict[str, Any]:
+    """The end of a text taken away."""
+    return {"base": base, "reason": reason, "cut": [field, characters]}
+
+
+def _without(field: str) -> dict[str, Any]:
+    return {"base": "paris", "reason": "fields", "remove": [field]}
+
+
+def _entries(name: str) -> Any:
+    """A document as JSON."""
+    return json.loads(documents()[name].to_bytes())
+
+
+def _no_documents() -> list[dict[str, Any]]:
+    """Texts that are no documents, and documents that lack a field or have one too many."""
     return [
         {"text": "", "reason": "json"},
         {"text": "[]", "reason": "json"},
@@ -283,102 +297,148 @@ def refused() -> list[dict[str, Any]]:
         {"text": "[" * 5000, "reason": "json"},
         {"text": '{"geoveil":NaN}', "reason": "json"},
         {"spaces": 1 << 18, "text": "{}", "reason": "size"},
-        without("expires"),
-        without("kernel"),
-        without("slack_nats"),
-        change("fields", matrix=[]),
-        change("version", geoveil=1),
-        change("version", geoveil=3),
-        change("version", geoveil=2.5),
-        change("version", geoveil=True),
-        change("version", kind="report"),
-        change("campaign", campaign="../other"),
-        change("campaign", campaign=7),
-        change("round", round=0),
-        change("round", round=1.5),
-        change("round", round=True),
-        change("level", level=-1),
-        change("level", level=8),
-        change("level", level="0"),
-        change("times", expires=0),
-        change("expires", expires=-1),
-        change("not_before", not_before="0"),
-        change("epsilon_per_km", epsilon_per_km=0),
-        change("epsilon_per_km", epsilon_per_km=-2),
-        change("epsilon_per_km", epsilon_per_km="2"),
-        change("slack_nats", slack_nats=0),
-        change("slack_nats", slack_nats=0.03),
-        change("certificate", slack_nats=0.0005),
-        change("certificate", epsilon_per_km=1.5),
-        change("certificate", epsilon_per_km=1.999),
-        *(change("certificate", base=name, epsilon_per_km=_sampled(name)) for name in _FOOLING),
-        change("steep", epsilon_per_km=17.0),
-        change("steep", beta_per_km=40.0),
-        change("kernel", beta_per_km=1.0),
-        change("beta_per_km", beta_per_km=None),
-        change("step", step=3),
-        change("step", step=0),
-        change("step", step=1 << 17),
-        change("kernel", step=paris["step"] + 2),
-        change("rim", rim=2),
-        change("rim", rim=-1),
-        change("weights", rim=1),
-        change("space", base="places", rim=1),
-        change("space", **{"space.rows": 100000}),
-        change("space", **{"space.rows": 11}),
-        change("space", **{"space.cell_km": 500.0}),
-        change("space", **{"space.cell_km": 0.0005}),
-        change("space", **{"space.box": None}),
-        change("space", **{"space.box": [91, 0, 92, 1]}),
-        change("space", **{"space.kind": "line"}),
-        change("weights", **{"space.mask": mask}),
-        change("space", space=7),
-        cut("space", "space.mask", 4, base="lagoon"),
-        change("space", base="lagoon", **{"space.mask": "AAAA" + "A" * (len(mask) - 4)}),
-        change("space", base="lagoon", **{"space.mask": "!" + mask[1:]}),
-        cut("space", "space.points", 4, base="places"),
-        change("space", base="places", **{"space.points": twice}),
-        change("space", base="places", **{"space.origin": [91, 0]}),
-        change("space", base="places", **{"space.cell_km": 0}),
-        change("steep", base="places", **{"space.cell_km": 999.0}),
-        change("weights", weights=""),
-        change("weights", weights=[1, 2]),
-        cut("weights", "weights", 8),
-        cut("weights", "weights", 1),
-        poked("weights", "weights", 0, 0),
-        poked("weights", "weights", 5, (1 << 32) - 1),
-        poked("weights", "weights", 7, 1, base="delta"),  # the first of two codes is 0
-        poked("weights", "weights", 7, 0xB0000800, base="delta"),  # 2³² and more
-        poked(
-            "weights", "weights", 7, 0x0800A800, base="delta"
-        ),  # 2³¹, which the sum is then above
-        cut("weights", "weights", 4, base="delta"),
-        change("weights", base="delta", weights=wide),
-        change("weights", base="delta", weights=paris["weights"]),
-        change("certificate", base="delta", epsilon_per_km=0.95 * delta.epsilon_per_km),
-        poked("certificate", "weights", 90, 1 << 28),
-        poked("certificate", "weights", 90, 1 << 29),
-        change("kernel", kernel=""),
-        change("kernel", kernel=7),
-        cut("kernel", "kernel", 532),
-        poked("kernel", "kernel", 0, 5),
-        poked("kernel", "kernel", 300, 0),
-        poked("kernel", "kernel", 4000, 1 << 20),
-        change("trips", trips=False),
-        change("trips", trips="true"),
-        change("slots", slots=None),
-        change("slots", slots={**slots, "zone": "../etc/passwd"}),
-        change("slots", slots={**slots, "zone": "localtime"}),
-        change("slots", slots={**slots, "zone": "+01"}),
-        change("slots", slots={**slots, "every": "year"}),
-        change("slots", slots={**slots, "names": ["a"]}),
-        change("slots", slots={**slots, "names": ["a", "a", "b", "c"]}),
-        change("slots", slots={**slots, "names": ["a", "", "b", "c"]}),
-        change("slots", slots={**slots, "starts": [0, 720, 360, 1080]}),
-        change("slots", slots={**slots, "starts": [5, 360, 720, 1080]}),
-        change("slots", slots={**slots, "starts": [0, 360, 720, 1440]}),
-        change("slots", slots={**ONCE.to_dict(), "starts": [0, 5]}),
-        change("id", id="0" * 64),
+        _without("expires"),
+        _without("kernel"),
+        _without("slack_nats"),
+        _change("fields", matrix=[]),
+    ]
+
+
+def _wrong_heads() -> list[dict[str, Any]]:
+    """Versions, campaigns, rounds, levels and times that are none."""
+    return [
+        _change("version", geoveil=1),
+        _change("version", geoveil=3),
+        _change("version", geoveil=2.5),
+        _change("version", geoveil=True),
+        _change("version", kind="report"),
+        _change("campaign", campaign="../other"),
+        _change("campaign", campaign=7),
+        _change("round", round=0),
+        _change("round", round=1.5),
+        _change("round", round=True),
+        _change("level", level=-1),
+        _change("level", level=8),
+        _change("level", level="0"),
+        _change("times", expires=0),
+        _change("expires", expires=-1),
+        _change("not_before", not_before="0"),
+    ]
+
+
+def _wrong_promises() -> list[dict[str, Any]]:
+    """Promises that are none, or that the whole numbers do not keep."""
+    return [
+        _change("epsilon_per_km", epsilon_per_km=0),
+        _change("epsilon_per_km", epsilon_per_km=-2),
+        _change("epsilon_per_km", epsilon_per_km="2"),
+        _change("slack_nats", slack_nats=0),
+        _change("slack_nats", slack_nats=0.03),
+        _change("certificate", slack_nats=0.0005),
+        _change("certificate", epsilon_per_km=1.5),
+        _change("certificate", epsilon_per_km=1.999),
+        *(_change("certificate", base=name, epsilon_per_km=_sampled(name)) for name in _FOOLING),
+        _change("steep", epsilon_per_km=17.0),
+        _change("steep", beta_per_km=40.0),
+        _change("kernel", beta_per_km=1.0),
+        _change("beta_per_km", beta_per_km=None),
+    ]
+
+
+def _wrong_steps() -> list[dict[str, Any]]:
+    """Lattices and rims that do not fit the kernel and the weights."""
+    return [
+        _change("step", step=3),
+        _change("step", step=0),
+        _change("step", step=1 << 17),
+        _change("kernel", step=_entries("paris")["step"] + 2),
+        _change("rim", rim=2),
+        _change("rim", rim=-1),
+        _change("weights", rim=1),
+        _change("space", base="places", rim=1),
+    ]
+
+
+def _wrong_spaces() -> list[dict[str, Any]]:
+    """Grids, masks and lists of places that are none."""
+    mask = _entries("lagoon")["space"]["mask"]
+    points = _entries("places")["space"]["points"]
+    twice = b64encode(b64decode(points)[:8] + b64decode(points)[:-8]).decode()
+    return [
+        _change("space", **{"space.rows": 100000}),
+        _change("space", **{"space.rows": 11}),
+        _change("space", **{"space.cell_km": 500.0}),
+        _change("space", **{"space.cell_km": 0.0005}),
+        _change("space", **{"space.box": None}),
+        _change("space", **{"space.box": [91, 0, 92, 1]}),
+        _change("space", **{"space.kind": "line"}),
+        _change("weights", **{"space.mask": mask}),
+        _change("space", space=7),
+        _cut("space", "space.mask", 4, base="lagoon"),
+        _change("space", base="lagoon", **{"space.mask": "AAAA" + "A" * (len(mask) - 4)}),
+        _change("space", base="lagoon", **{"space.mask": "!" + mask[1:]}),
+        _cut("space", "space.points", 4, base="places"),
+        _change("space", base="places", **{"space.points": twice}),
+        _change("space", base="places", **{"space.origin": [91, 0]}),
+        _change("space", base="places", **{"space.cell_km": 0}),
+        _change("steep", base="places", **{"space.cell_km": 999.0}),
+    ]
+
+
+def _wrong_weights() -> list[dict[str, Any]]:
+    """Weights that are none, are packed for another number of cells, or break the promise."""
+    delta = documents()["delta"]
+    wide = packed_integers(delta.law.weights)
+    return [
+        _change("weights", weights=""),
+        _change("weights", weights=[1, 2]),
+        _cut("weights", "weights", 8),
+        _cut("weights", "weights", 1),
+        _poked("weights", "weights", 0, 0),
+        _poked("weights", "weights", 5, (1 << 32) - 1),
+        _poked("weights", "weights", 7, 1, base="delta"),  # the first of two codes is 0
+        _poked("weights", "weights", 7, 0xB0000800, base="delta"),  # 2³² and more
+        _poked("weights", "weights", 7, 0x0800A800, base="delta"),  # 2³¹: too large a sum
+        _cut("weights", "weights", 4, base="delta"),
+        _change("weights", base="delta", weights=wide),
+        _change("weights", base="delta", weights=_entries("paris")["weights"]),
+        _change("certificate", base="delta", epsilon_per_km=0.95 * delta.epsilon_per_km),
+        _poked("certificate", "weights", 90, 1 << 28),
+        _poked("certificate", "weights", 90, 1 << 29),
+    ]
+
+
+def _wrong_kernels() -> list[dict[str, Any]]:
+    """Kernels that are missing, cut or not falling."""
+    return [
+        _change("kernel", kernel=""),
+        _change("kernel", kernel=7),
+        _cut("kernel", "kernel", 532),
+        _poked("kernel", "kernel", 0, 5),
+        _poked("kernel", "kernel", 300, 0),
+        _poked("kernel", "kernel", 4000, 1 << 20),
+    ]
+
+
+def _wrong_additions() -> list[dict[str, Any]]:
+    """Trips, slots and ids that are not sound."""
+    slots = DAY.to_dict()
+    return [
+        _change("trips", trips=False),
+        _change("trips", trips="true"),
+        _change("slots", slots=None),
+        _change("slots", slots={**slots, "zone": "../etc/passwd"}),
+        _change("slots", slots={**slots, "zone": "localtime"}),
+        _change("slots", slots={**slots, "zone": "+01"}),
+        _change("slots", slots={**slots, "every": "year"}),
+        _change("slots", slots={**slots, "names": ["a"]}),
+        _change("slots", slots={**slots, "names": ["a", "a", "b", "c"]}),
+        _change("slots", slots={**slots, "names": ["a", "", "b", "c"]}),
+        _change("slots", slots={**slots, "starts": [0, 720, 360, 1080]}),
+        _change("slots", slots={**slots, "starts": [5, 360, 720, 1080]}),
+        _change("slots", slots={**slots, "starts": [0, 360, 720, 1440]}),
+        _change("slots", slots={**ONCE.to_dict(), "starts": [0, 5]}),
+        _change("id", id="0" * 64),
     ]
 
 
