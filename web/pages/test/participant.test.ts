@@ -300,6 +300,65 @@ describe.skipIf(!SERVICE || !executablePath)("the participant page", () => {
     await visit.end();
   });
 
+  it.each([
+    ["this tab", true],
+    ["this tab", false],
+    ["another tab", true],
+    ["another tab", false],
+  ] as const)(
+    "says what became of a report where %s deletes the list meanwhile (counted: %s)",
+    async (where, counted) => {
+      const visit = await Visit.begin(browser);
+      const { page } = visit;
+      const earlier = await campaign();
+      await open(visit, earlier); // so that there is a list to delete
+      await choosePlace(page);
+      await sendAndWait(page);
+      await open(visit, id);
+      await choosePlace(page);
+      let go = (): void => undefined;
+      const deleted = new Promise<void>((resolve) => (go = resolve));
+      await page.route("**/reports", async (route) => {
+        await deleted;
+        return counted ? route.continue() : route.fulfill({ status: 404, body: "" });
+      });
+      await page.locator("#send-now").click();
+      await expect.poll(() => visit.bodies.length).toBe(2);
+      const other = where === "this tab" ? page : (await Visit.of(visit.context)).page;
+      if (other !== page) await other.goto(`${SERVICE}/c/${earlier}`);
+      await other.locator("#erase").click();
+      await other.locator("#erase-now").click();
+      await other.getByText("The list is deleted.").waitFor();
+      expect(await other.evaluate(() => document.activeElement?.id)).toBe("erasure");
+      go();
+      await page.locator(".receipt", { hasText: "This report is not in the list of this browser" }).waitFor();
+      const said = await page.locator(".receipt").innerText();
+      expect(said).toContain(`Square ${(JSON.parse(visit.bodies[1]!) as { cell: number }).cell} was sent`);
+      expect(said).toContain(counted ? "Sent and counted" : "It may have been counted, or not.");
+      expect(said).not.toMatch(/one report to this campaign|can be sent again/);
+      expect(await page.locator("#send-again, #send-now, tbody tr").count()).toBe(0);
+      await visit.end();
+    },
+  );
+
+  it("says that a list was not deleted where it was not", async () => {
+    const visit = await Visit.begin(browser);
+    const { page } = visit;
+    await page.route("**/assets/device_worker-*.js", async (route) => {
+      const answer = await route.fetch();
+      const broken = `IDBFactory.prototype.deleteDatabase = () => { throw new Error(); };\n${await answer.text()}`;
+      await route.fulfill({ response: answer, body: broken });
+    });
+    await open(visit, id);
+    await choosePlace(page);
+    await sendAndWait(page);
+    await page.locator("#erase").click();
+    await page.locator("#erase-now").click();
+    await page.getByText("The list could not be deleted.").waitFor();
+    expect(await page.locator("tbody tr").count()).toBe(1);
+    await visit.end();
+  });
+
   it("lets people choose on the map where the browser has no location", async () => {
     const visit = await Visit.begin(browser);
     await visit.page.addInitScript(() =>
@@ -429,7 +488,7 @@ describe.skipIf(!SERVICE || !executablePath)("the participant page", () => {
 
   it("sends nothing under a rule that says other things than the page did", async () => {
     const slots = { zone: "UTC", every: "day", names: ["a", "b"], starts: [0, 720] };
-    for (const changes of [{ slots }, { slack_nats: 0.019 }] as JsonObject[]) {
+    for (const changes of [{ slots }, { slack_nats: 0.019 }, { trips: true }] as JsonObject[]) {
       const visit = await Visit.begin(browser);
       const { page } = visit;
       await open(visit, id);
@@ -441,7 +500,8 @@ describe.skipIf(!SERVICE || !executablePath)("the participant page", () => {
       expect(await page.locator("#send-now").isDisabled()).toBe(true);
       expect(await page.locator("#budget").innerText()).toMatch(/^10 of 10 per km are left/);
       await page.locator("#again").click();
-      await expect.poll(() => page.locator("#send-now").isEnabled()).toBe(true); // for whoever read it
+      if (changes["trips"]) await page.locator("#end-measure").waitFor();
+      else await expect.poll(() => page.locator("#send-now").isEnabled()).toBe(true); // for whoever read it
       expect(await page.locator("#slot").count()).toBe("slots" in changes ? 1 : 0);
       expect(visit.bodies).toEqual([]);
       await visit.end();

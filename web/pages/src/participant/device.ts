@@ -61,11 +61,20 @@ export interface Ledger {
   readonly history: Charge[];
 }
 
+/** A report that was made, from the ledger or, where that has forgotten it, from the receipt of its sending. */
+export type Sent = Omit<Charge, "campaign" | "day">;
+
 /** Why something was not done: a reason of the device, `changed` (the rule, since it was shown), `waiting` (sent, not acknowledged) or `fault`. */
 export interface Failure {
   readonly reason: Reason | "changed" | "waiting" | "fault";
   readonly detail: string;
   readonly sent: boolean;
+  /** Of `waiting`: what was sent. */
+  readonly receipt?: Receipt;
+}
+
+export function sentOf(receipt: Receipt): Sent {
+  return { ...receipt, state: receipt.acknowledged ? "acknowledged" : "sent", problem: "" };
 }
 
 export interface Asked {

@@ -70,9 +70,9 @@ const CALLS = {
     return device!.reportTrip({ origin: asShown(origin), destination });
   },
 
-  /** Send again, unchanged, what was not confirmed; whether nothing waits any more. */
-  async flush(): Promise<boolean> {
-    return (await device!.flush()).length > 0;
+  /** Send again, unchanged, what was not confirmed; its receipt where it now is. */
+  async flush() {
+    return (await device!.flush())[0];
   },
 
   async ledger() {
@@ -88,6 +88,9 @@ export type Calls = typeof CALLS;
 
 /** The rule of now is not the one that the person read about. */
 class Changed extends Error {}
+
+/** Refusals of a rule that asks for trips where the one shown asked for places, or the other way round. */
+const OTHER_KIND = new Set<string>(["trips", "places"]);
 
 /** A place, read last of all: not where the page told of a stronger promise, other cells or other things sent. */
 function asShown(fix: Fix): () => Promise<Fix> {
@@ -148,9 +151,11 @@ function tell(message: Told): void {
 
 /** Why it failed, in words for programs; nothing of a location. */
 function failure(problem: unknown): Failure {
+  if (problem instanceof Unacknowledged)
+    return { reason: "waiting", detail: problem.problem, sent: true, receipt: problem.receipt };
+  const other = problem instanceof Refused && OTHER_KIND.has(problem.reason);
+  if (other || problem instanceof Changed) return { reason: "changed", detail: "", sent: false };
   if (problem instanceof Refused) return { reason: problem.reason, detail: problem.detail, sent: problem.sent };
-  if (problem instanceof Unacknowledged) return { reason: "waiting", detail: problem.problem, sent: true };
-  if (problem instanceof Changed) return { reason: "changed", detail: "", sent: false };
   return { reason: "fault", detail: problem instanceof Error ? problem.name : "", sent: false };
 }
 

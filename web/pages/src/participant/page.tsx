@@ -16,7 +16,6 @@ import {
 } from "./campaign.ts";
 import { Choice } from "./choice.tsx";
 import {
-  type Charge,
   type Cloud,
   DeviceProxy,
   type Failure,
@@ -24,6 +23,8 @@ import {
   type Ledger,
   type Limits,
   type Rule,
+  type Sent,
+  sentOf,
 } from "./device.ts";
 import { LedgerView } from "./ledger.tsx";
 import { PlaceChoice } from "./place.tsx";
@@ -115,8 +116,13 @@ function Participation({ over }: { over: boolean }) {
   const [failure, setFailure] = useState<Failure>();
   const [fix, setFix] = useState<Fix>();
   const [end, setEnd] = useState<Fix>();
-  const [made, setMade] = useState<Charge>();
-  const [fresh, setFresh] = useState(false);
+  const [made, setMade] = useState<Sent>();
+  const [settled, setSettled] = useState(0);
+  const underWay = useRef(false);
+  const erasures = useRef(0);
+  /** Whether the list does not hold what was made: it was deleted while that was on its way. */
+  const [forgotten, setForgotten] = useState(false);
+  const [erasure, setErasure] = useState("");
   const [opened, setOpened] = useState(0);
 
   const readLedger = async (): Promise<void> => {
@@ -131,6 +137,7 @@ function Participation({ over }: { over: boolean }) {
     device.current = proxy;
     setStage("checking");
     setFailure(undefined);
+    setForgotten(false);
     proxy
       .call("open", LINK, limits, chosen)
       .then(
@@ -157,34 +164,62 @@ function Participation({ over }: { over: boolean }) {
   const cloud = useCloud(device, fix, stage);
   const endCloud = useCloud(device, end, stage);
 
-  const settle = async (): Promise<void> => {
+  /** What became of a report that was on its way: as the list has it, or else as its sending told. */
+  const settle = async (told: Sent | undefined, problem?: Failure): Promise<void> => {
     setFix(undefined); // the place has done its work
     setEnd(undefined);
-    const { made: now } = await device.current!.call("open", LINK, limits, chosen).catch(() => ({ made: undefined }));
+    const before = erasures.current;
+    const { made: listed } = await device
+      .current!.call("open", LINK, limits, chosen)
+      .catch(() => ({ made: undefined }));
+    const now = listed ?? told;
     setMade(now);
-    setFresh(true);
+    setForgotten(!listed || erasures.current > before);
+    if (!now) setFailure(problem);
+    setSettled(settled + 1);
     setStage(now ? "made" : "stuck");
+    underWay.current = false;
     await readLedger();
+  };
+  const leave = (): void => {
+    underWay.current = true;
+    setStage("sending");
+    setFailure(undefined);
+    setForgotten(false);
+    setErasure("");
   };
   const send = (): void => {
     performance.mark("sending");
-    setStage("sending");
-    setFailure(undefined);
+    leave();
     const { current: proxy } = device;
     const reported = rule?.trips ? proxy!.call("reportTrip", fix!, end!) : proxy!.call("report", fix!);
-    reported.then(settle).catch(async (problem: Failure) => {
-      if (problem.sent) return settle();
-      setFailure(problem);
-      setStage(problem.reason === "changed" ? "stuck" : "open");
-    });
+    reported.then(
+      (receipt) => settle(sentOf(receipt)),
+      async (problem: Failure) => {
+        if (problem.sent || problem.reason === "fault")
+          return settle(problem.receipt && sentOf(problem.receipt), problem);
+        underWay.current = false;
+        setFailure(problem);
+        setStage(problem.reason === "changed" ? "stuck" : "open");
+      },
+    );
   };
   const flush = (): void => {
-    void device.current!.call("flush").then(settle, settle);
+    leave();
+    const again = device.current!.call("flush").catch(() => undefined);
+    void again.then((receipt) => settle(receipt ? sentOf(receipt) : made));
   };
   const erase = async (): Promise<void> => {
-    await device.current!.call("erase").catch((problem: Failure) => setFailure(problem));
+    const done = await device.current!.call("erase").then(
+      () => true,
+      () => false,
+    );
+    setErasure(done ? say.ledger.erased : say.ledger.notErased);
+    if (!done) return;
+    erasures.current++;
+    if (underWay.current) return readLedger(); // what is on its way is told of when it has arrived
     setStage("checking");
-    setFresh(false);
+    setSettled(0);
     setMade(undefined);
     setLedger(undefined);
     setOpened(opened + 1);
@@ -198,7 +233,7 @@ function Participation({ over }: { over: boolean }) {
   const placed = fix !== undefined && (!trips || end !== undefined);
   return (
     <main class="page stack sections">
-      {made && <Made charge={made} {...{ rule, fresh, flush, over }} />}
+      {made && <Made charge={made} {...{ rule, settled, forgotten, flush, over }} busy={stage === "sending"} />}
       {rule && !made && !ended && (
         <Choice levels={rule.levels} {...{ chosen, limits, choose: setChosen }} open={stage !== "sending"} />
       )}
@@ -233,6 +268,7 @@ function Participation({ over }: { over: boolean }) {
           {say.tryAgain}
         </button>
       )}
+      {erasure && <Erasure words={erasure} />}
       {ledger && <LedgerView {...{ ledger, limits, erase }} host={HOST} />}
       {shows && <Proof fingerprint={rule?.id ?? made?.mechanism} over={ended} />}
       <footer class="stack-tight">
@@ -246,6 +282,17 @@ function Participation({ over }: { over: boolean }) {
         />
       </footer>
     </main>
+  );
+}
+
+/** What became of the wish to delete the list; the button that had the focus is gone. */
+function Erasure({ words }: { words: string }) {
+  const told = useRef<HTMLParagraphElement>(null);
+  useEffect(() => told.current?.focus(), [words]);
+  return (
+    <p class="notice" id="erasure" role="status" ref={told} tabIndex={-1}>
+      {words}
+    </p>
   );
 }
 

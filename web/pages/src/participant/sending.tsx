@@ -3,7 +3,7 @@
 import { useEffect, useRef } from "preact/hooks";
 import { cost, degrees, left, number } from "../texts/language.ts";
 import { HOST } from "./campaign.ts";
-import type { Charge, Failure, Ledger, Limits, Rule } from "./device.ts";
+import type { Failure, Ledger, Limits, Rule, Sent } from "./device.ts";
 import { say } from "./texts.ts";
 
 const words = say.send;
@@ -95,29 +95,34 @@ export function Failed({ failure: { reason, detail, sent } }: { failure: Failure
 }
 
 interface MadeOf {
-  readonly charge: Charge;
+  readonly charge: Sent;
   /** That of now, where it is known. */
   readonly rule: Rule | undefined;
-  readonly fresh: boolean;
+  /** How many sendings this page has seen the end of: after each, the reader is taken here. */
+  readonly settled: number;
+  /** Whether the list does not hold it. */
+  readonly forgotten: boolean;
+  readonly busy: boolean;
   readonly flush: () => void;
   /** Whether the campaign is over, so that nothing can be sent again. */
   readonly over: boolean;
 }
 
 /** The report that was made, now or on an earlier visit. */
-export function Made({ charge, rule, fresh, flush, over }: MadeOf) {
+export function Made({ charge, rule, settled, forgotten, busy, flush, over }: MadeOf) {
   const title = useRef<HTMLHeadingElement>(null);
   useEffect(() => {
-    if (!fresh) return;
+    if (!settled) return;
     title.current?.focus();
     performance.mark("receipt shown");
-  }, [fresh]);
+  }, [settled]);
   const receipt = rule?.onGrid ? say.receipt : { ...say.receipt, ...say.listed.receipt };
   const counted = charge.state === "acknowledged";
+  const waits = charge.state === "sent";
   return (
     <section class={`card stack receipt${counted ? " receipt-good" : ""}`} id="act" aria-labelledby="receipt">
       <h2 id="receipt" ref={title} tabIndex={-1}>
-        {counted ? receipt.title : charge.state === "sent" ? words.waiting : words.refusedSent}
+        {counted ? receipt.title : waits ? words.waiting : words.refusedSent}
       </h2>
       <p class="lead">{sentInWords(charge, receipt)}</p>
       <p>
@@ -125,12 +130,12 @@ export function Made({ charge, rule, fresh, flush, over }: MadeOf) {
           ? say.trip.where(degrees(charge.lat, charge.lng), degrees(charge.to.lat, charge.to.lng))
           : receipt.where(degrees(charge.lat, charge.lng))}
       </p>
-      {charge.state === "sent" && over && <p>{words.unconfirmed}</p>}
-      {charge.state === "sent" && !over && (
+      {waits && (over || forgotten) && <p>{over ? words.unconfirmed : words.lost}</p>}
+      {waits && !over && !forgotten && (
         <>
           <p>{say.reasons.waiting}.</p>
-          <button type="button" class="primary" id="send-again" onClick={flush}>
-            {words.again}
+          <button type="button" class="primary" id="send-again" disabled={busy} onClick={flush}>
+            {busy ? words.sending : words.again}
           </button>
         </>
       )}
@@ -139,7 +144,7 @@ export function Made({ charge, rule, fresh, flush, over }: MadeOf) {
           {say.reasons.problem}. <span class="soft">({charge.problem})</span>
         </p>
       )}
-      {counted && <p>{receipt.once}</p>}
+      {forgotten ? <p class="notice notice-warm">{receipt.forgotten}</p> : counted && <p>{receipt.once}</p>}
       <dl class="facts small soft">
         <dt>{receipt.report}</dt>
         <dd class="digits">{charge.report}</dd>
@@ -151,7 +156,7 @@ export function Made({ charge, rule, fresh, flush, over }: MadeOf) {
 }
 
 /** What was sent: a square or a place, with its slot where there is one, or the two of a trip. */
-function sentInWords({ cell, slot, to }: Charge, receipt: typeof say.receipt): string {
+function sentInWords({ cell, slot, to }: Sent, receipt: typeof say.receipt): string {
   const sent = number(cell, 6);
   if (to) return say.trip.cells(sent, number(to.cell, 6));
   return slot === undefined ? receipt.cell(sent) : receipt.cellAndSlot(sent, String(slot));

@@ -167,6 +167,7 @@ export const say = texts(
       waiting: "Sent, not confirmed yet",
       unconfirmed:
         "The campaign ended before the service confirmed the report to this browser. It may have been counted, or not.",
+      lost: "The service has not confirmed the report, and this browser no longer has it to send again. It may have been counted, or not.",
     },
 
     receipt: {
@@ -176,8 +177,9 @@ export const say = texts(
         `Square ${cell} and slot ${slot} of time were sent. Nothing else left your browser.`,
       where: (place: string) => `Its centre lies at ${place}. It was drawn at random.`,
       once: "This was your one report to this campaign. Opening the page again reads no location and sends no report.",
+      forgotten:
+        "This report is not in the list of this browser: the list was deleted while it was on its way, or cannot be read. This page could report to this campaign again; two reports tell more than one.",
       report: "Id of the report",
-      round: (round: number) => `round ${round}`,
     },
 
     /** Where reports name one of a list of places, or of hexagons, instead of a square. */
@@ -235,6 +237,7 @@ export const say = texts(
       eraseNow: "Delete it",
       keep: "Keep it",
       erased: "The list is deleted.",
+      notErased: "The list could not be deleted. Try again, or delete the data of this site in your browser.",
     },
 
     proof: {
@@ -413,6 +416,7 @@ export const say = texts(
       waiting: "Gesendet, noch nicht bestätigt",
       unconfirmed:
         "Die Kampagne endete, bevor der Dienst diesem Browser die Meldung bestätigte. Vielleicht wurde sie gezählt, vielleicht nicht.",
+      lost: "Der Dienst hat die Meldung nicht bestätigt, und dieser Browser hat sie nicht mehr, um sie noch einmal zu senden. Vielleicht wurde sie gezählt, vielleicht nicht.",
     },
 
     receipt: {
@@ -422,8 +426,9 @@ export const say = texts(
         `Feld ${cell} und Zeitabschnitt ${slot} wurden gesendet. Sonst hat nichts Ihren Browser verlassen.`,
       where: (place: string) => `Seine Mitte liegt bei ${place}. Es wurde nach dem Zufall gezogen.`,
       once: "Das war Ihre eine Meldung an diese Kampagne. Wenn Sie die Seite noch einmal öffnen, liest sie keinen Ort und sendet keine Meldung.",
+      forgotten:
+        "Diese Meldung steht nicht in der Liste dieses Browsers: Die Liste wurde gelöscht, während die Meldung unterwegs war, oder lässt sich nicht lesen. Diese Seite könnte dieser Kampagne noch einmal melden; zwei Meldungen verraten mehr als eine.",
       report: "Kennung der Meldung",
-      round: (round: number) => `Runde ${round}`,
     },
 
     listed: {
@@ -480,6 +485,8 @@ export const say = texts(
       eraseNow: "Löschen",
       keep: "Behalten",
       erased: "Die Liste ist gelöscht.",
+      notErased:
+        "Die Liste ließ sich nicht löschen. Versuchen Sie es noch einmal, oder löschen Sie die Daten dieser Seite in Ihrem Browser.",
     },
 
     proof: {
