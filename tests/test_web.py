@@ -66,7 +66,17 @@ def test_it_refuses_in_the_words_of_the_python_device() -> None:
     source = (node_tools.SDK / "src" / "refusal.ts").read_text(encoding="utf-8")
     listed = source.partition("REASONS = {")[2].partition("} as const")[0]
     reasons = dict(re.findall(r'^ +"?([a-z-]+)"?: "(.+)",$', listed, re.MULTILINE))
-    assert reasons == {name: words for name, words in REASONS.items() if name not in ANCHORED}
+    own = {name: words for name, words in REASONS.items() if name not in ANCHORED}
+    own["trips"] = own["trips"].replace("report_trip", "reportTrip")
+    assert reasons == own
+
+
+def test_its_sentences_name_what_typescript_has() -> None:
+    for path in (node_tools.SDK / "src").glob("*.ts"):
+        for sentence in re.findall(
+            r"[\"`]([^\"`\n]* [^\"`\n]*)[\"`]", path.read_text(encoding="utf-8")
+        ):
+            assert not re.search(r"\b[a-z]+_[a-z_]+\b", sentence), f"{path.name}: {sentence}"
 
 
 @pytest.mark.parametrize(("project", "needs"), [("sdk", set()), ("pages", {"preact"})])

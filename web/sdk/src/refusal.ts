@@ -7,14 +7,14 @@
 
 import type { Receipt } from "./device.ts";
 
-/** Reason → what was wrong, for a person. The words are those of the Python device. */
+/** Reason → what was wrong, for a person. The words are those of the Python device, names of methods apart. */
 export const REASONS = {
   insecure: "the collector must be reached over https; plain http is for this machine only",
   unreachable: "the collector did not answer; try again later",
   redirect: "the collector sent the device to another address",
   answer: "the collector did not answer as a collector does",
   document: "the mechanism document is not sound",
-  trips: "the campaign asks for trips, with both ends; use report_trip",
+  trips: "the campaign asks for trips, with both ends; use reportTrip",
   places: "the campaign asks for places, not for trips; use report",
   level: "the campaign does not offer the promise that was chosen",
   campaign: "the mechanism document belongs to another campaign",
