@@ -6,11 +6,15 @@ import ast
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
 import geoveil as gv
+from geoveil.errors import GeoveilError, InvalidInput
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = (ROOT / "docs" / "library.md").read_text(encoding="utf-8").split("## All names")[1]
@@ -61,3 +65,122 @@ def test_a_device_loads_neither_estimation_nor_optimisation() -> None:
     loaded = loaded_by("from geoveil.client import Device")
     heavy = ("estimate", "optimal", "campaign", "release", "table", "server", "verify")
     assert not loaded & {f"geoveil.{package}" for package in heavy}
+
+
+GRID, NINTH = gv.Grid(rows=3, columns=3, cell_km=1.0), [1 / 9] * 9
+MECHANISM, NOISE = (
+    gv.Exponential(GRID, epsilon_per_km=1.0),
+    gv.ContinuousLaplace(epsilon_per_km=1.0),
+)
+PROMISE, SHORT = gv.PerKilometre(1.0), gv.IterativeBayesianUpdate(stop=gv.Steps(2))
+CAMPAIGN = gv.Campaign(GRID, epsilon_per_km=1.0)
+
+CALLS: dict[str, dict[str, Any]] = {
+    "Tally": {"channel": MECHANISM, "counts": [1] * 9},
+    "DenseChannel": {"space": GRID, "matrix": np.eye(9), "guarantee": None},
+    "Remapped": {"channel": MECHANISM, "map": range(9)},
+    "StackedChannel": {"channels": [MECHANISM]},
+    "JointTally": {"channels": [MECHANISM], "reports": [[1], [2]]},
+    "advise": {"space": GRID, "prior": NINTH, "epsilon_per_km": 1.0, "seed": 1},
+    "Campaign": {"space": GRID, "epsilon_per_km": 1.0},
+    "blahut_arimoto": {"space": GRID, "prior": NINTH, "beta_per_km": 1.0, "floor": 0.0},
+    "elastic": {"space": GRID, "prior": NINTH, "epsilon_per_km": 1.0},
+    "simulate": {"campaign": CAMPAIGN, "crowd": None},
+    "certify": {"channel": MECHANISM, "claim": None},
+    "ExactTable": {"channel": MECHANISM},
+    "load_mechanism": {"path": "missing.json"},
+    "save_mechanism": {"mechanism": MECHANISM},
+    "load_estimate": {"path": "missing.csv"},
+    "load_tally": {"path": "missing.json"},
+    "AverageMechanism": {"estimator": SHORT},
+    "AverageOfEstimates": {"estimator": SHORT},
+    "adversary_error_km": {"channel": MECHANISM},
+    "earth_movers_distance_km": {"p": NINTH, "q": NINTH, "space": GRID},
+    "expected_loss": {"channel": MECHANISM, "prior": None, "loss": gv.distance_km},
+    "mean_distance_km": {"channel": MECHANISM},
+    "mutual_information_bits": {"channel": MECHANISM},
+    "total_variation": {"p": [1.0], "q": [1.0]},
+    "Disc": {"space": GRID, "epsilon": 1.0},
+    "Elastic": {"space": GRID, "beta_per_km": 1.0},
+    "Exponential": {"space": GRID, "mean_distance_km": 1.0},
+    "RandomizedResponse": {"space": GRID, "epsilon": 1.0},
+    "Rappor": {"space": GRID, "epsilon": 1.0},
+    "LinearGeometric": {"space": gv.Line(3), "epsilon_per_unit": 1.0},
+    "PlanarGeometric": {"space": GRID, "epsilon_per_km": 1.0},
+    "PlanarLaplace": {"space": GRID, "epsilon_per_km": 1.0},
+    "NearestPlace": {"noise": NOISE, "space": GRID},
+    "BayesianPlace": {"noise": NOISE, "space": GRID, "prior": NINTH},
+    "bayesian_remap": {"channel": MECHANISM, "prior": NINTH},
+    "nearest_remap": {"channel": MECHANISM, "cells": [1]},
+    "CircularNoise": {"pieces": None},
+    "optimal_mechanism": {"space": GRID, "prior": NINTH, "privacy": PROMISE},
+    "optimal_noise": {"privacy": PROMISE, "gap": 0.1, "region": None, "tightness": None},
+    "applicable_theorems": {"privacy": PROMISE, "region": None},
+    "optimal_strategy": {"space": GRID, "prior": NINTH, "mean_loss_km": 0.5},
+    "leakage_curve": {"build": None},
+    "Grid": {"rows": 3, "columns": 3, "cell_km": 1.0, "box": None},
+    "RadialLoss": {"function": None},
+    "distance_km": {"space": GRID, "a": 0, "b": 1},
+    "Trips": {"mechanism": MECHANISM},
+    "audit": {"channel": MECHANISM, "claim": None, "draws": 1000},
+    "manipulation_gain": {"mechanisms": MECHANISM, "prior": NINTH, "estimator": SHORT},
+}  # fmt: skip
+"""Calls, each of whose arguments is tried with what is of the wrong kind."""
+
+UNTRIED: dict[str, dict[str, Any]] = {
+    "RadialLoss": {"name": "steps"},
+    "save_mechanism": {"path": "nowhere/mechanism.json"},
+    "simulate": {"rounds": 1, "seed": 1},
+}
+"""Arguments besides, which anything may be or are met later."""
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_what_is_of_the_wrong_kind_is_refused_in_a_sentence(name: str) -> None:
+    function: Callable[..., Any] = getattr(gv, name)
+    for argument in CALLS[name]:
+        for wrong in ("1", {"kind": "grid"}, [0.5, None], gv.Grid, object()):
+            with pytest.raises((GeoveilError, FileNotFoundError), match=r" must |; |No such file"):
+                function(**{**UNTRIED.get(name, {}), **CALLS[name], argument: wrong})
+
+
+def test_a_matrix_is_neither_a_space_nor_a_channel_and_noise_is_no_channel() -> None:
+    for name, call in CALLS.items():
+        for argument in {"space", "channel"} & set(call):
+            for wrong in (np.eye(9), NOISE):
+                with pytest.raises(
+                    InvalidInput, match=rf"space|{argument} \({type(wrong).__name__}\) must"
+                ):
+                    getattr(gv, name)(**{**call, argument: wrong})
+
+
+def test_distances_and_radii_are_not_negative() -> None:
+    circle = gv.CircularNoise.of_rings([0.0, 1.0], [1 / np.pi])
+    for asked in (
+        PROMISE.loss, gv.WithinRadius(1.0, 1.0).loss, gv.distance_km.at,
+        NOISE.density_per_km2, circle.density_per_km2, circle.probability_within,
+    ):  # fmt: skip
+        asked([0.0, 1.0])
+        for wrong in (-0.1, [1.0, -2.0], float("nan"), "near", None):
+            with pytest.raises(InvalidInput, match=r"(distance|radius)_km must be"):
+                asked(wrong)
+
+
+def test_files_may_be_named_by_paths(tmp_path: Path) -> None:
+    SHORT.fit(MECHANISM.tally([1, 2, 2])).save(tmp_path / "estimate.csv")
+    assert gv.load_estimate(tmp_path / "estimate.csv").total == 3
+    with pytest.raises(InvalidInput, match=r"path \(int\) must be the name of a file"):
+        gv.save_mechanism(MECHANISM, 3)  # type: ignore[arg-type]
+
+
+def test_a_column_of_places_is_not_shown_where_its_name_was_meant() -> None:
+    people = {"lat": [48.85], "lng": [2.35]}
+    grid = gv.Grid.from_box(south=48.8, west=2.2, north=48.9, east=2.4, cell_km=2.0)
+    with pytest.raises(InvalidInput, match="column") as refused:
+        gv.obfuscate(
+            people,
+            gv.Exponential(grid, epsilon_per_km=1.0),
+            lat=np.array(people["lat"]),
+            lng="lng",  # type: ignore[arg-type]
+        )
+    assert "48.85" not in str(refused.value)

@@ -54,12 +54,33 @@ def count(name: str, value: Any, *, least: int = 1) -> int:
     return int(value)
 
 
+def numbers(name: str, value: Any, such_as: str = "an array of numbers") -> FloatArray:
+    """The value as an array of floats of any shape, or an error that names it."""
+    try:
+        return np.asarray(value, dtype=np.float64)
+    except (TypeError, ValueError, OverflowError):
+        raise InvalidInput(f"{name} must be {such_as}") from None
+
+
+def lengths(name: str, value: Any) -> FloatArray:
+    """The value as distances of any shape, none negative; infinite ones are distances too."""
+    array = numbers(name, value, "a distance, or an array of them")
+    if not (array >= 0).all():
+        raise InvalidInput(f"{name} must be 0 or more everywhere")
+    return array
+
+
+def probabilities(name: str, value: Any) -> FloatArray:
+    """The value as probabilities of any shape."""
+    array = numbers(name, value)
+    if not ((array >= 0) & (array <= 1)).all():
+        raise InvalidInput(f"{name} must lie in [0, 1]")
+    return array
+
+
 def vector(name: str, value: Any, size: int) -> FloatArray:
     """The value as a finite float array whose last axis has ``size`` entries."""
-    try:
-        array = np.asarray(value, dtype=np.float64)
-    except (TypeError, ValueError, OverflowError):
-        raise InvalidInput(f"{name} must be an array of numbers") from None
+    array = numbers(name, value)
     if array.ndim == 0 or array.shape[-1] != size:
         raise InvalidInput(f"{name} (shape {array.shape}) must have {size} entries, one per cell")
     if not np.isfinite(array).all():
@@ -108,12 +129,17 @@ def _amounts(name: str, value: Any, size: int) -> tuple[FloatArray, float]:
     return array, float(array.sum())
 
 
-def indices(name: str, value: Any, size: int) -> IntArray:
-    """The value as whole numbers in ``0 … size − 1``; the message never repeats a value."""
+def without_gaps(name: str, value: Any) -> npt.NDArray[Any]:
+    """The value as an array of any shape, where its rows are of one length."""
     try:
-        array = np.asarray(value)
+        return np.asarray(value)
     except ValueError:
         raise InvalidInput(f"{name} must be whole numbers, in one array without gaps") from None
+
+
+def indices(name: str, value: Any, size: int) -> IntArray:
+    """The value as whole numbers in ``0 … size − 1``; the message never repeats a value."""
+    array = without_gaps(name, value)
     if array.size == 0 and array.dtype.kind == "f":
         array = array.astype(np.int64)
     if array.dtype.kind not in "iu":
@@ -125,6 +151,15 @@ def indices(name: str, value: Any, size: int) -> IntArray:
             f"{name} must lie in 0 … {size - 1}; the entry at position {first} does not"
         )
     return array.astype(np.int64, copy=False)
+
+
+def instance(name: str, value: Any, kind: type, such_as: str) -> Any:
+    """The value itself, where it is of the kind; a class is none yet."""
+    if not isinstance(value, kind):
+        given = value if isinstance(value, type) else type(value)
+        called = f"the class {given.__name__}" if given is value else given.__name__
+        raise InvalidInput(f"{name} ({called}) must be {such_as}")
+    return value
 
 
 def able(name: str, value: Any, method: str, such_as: str) -> None:

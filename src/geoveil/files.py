@@ -12,8 +12,17 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
+from geoveil.errors import InvalidInput
+
 _FULL = (errno.ENOSPC, errno.EFBIG, errno.EDQUOT)
 _BINARY = getattr(os, "O_BINARY", 0)  # Windows would change line ends
+
+
+def file_name(path: object) -> str:
+    """The name of a file that was given as text or as a path; an error for anything else."""
+    if not isinstance(path, str | Path):
+        raise InvalidInput(f"path ({type(path).__name__}) must be the name of a file")
+    return str(path)
 
 
 @contextmanager
@@ -22,7 +31,7 @@ def replaced_file(path: str | Path) -> Iterator[IO[bytes]]:
 
     A file that was there before leaves its permissions to the new one.
     """
-    target = Path(path).resolve()
+    target = Path(file_name(path)).resolve()
     mode = target.stat().st_mode if target.exists() else None
     if mode is not None and not stat.S_ISREG(mode):
         with target.open("wb") as special:  # a device or a named pipe cannot be replaced

@@ -19,15 +19,17 @@ from geoveil.arrays import (
     ArrayLike,
     FloatArray,
     IntArray,
+    able,
     distribution,
     finite,
     indices,
+    numbers,
     one_blas_thread,
     prior_over,
 )
-from geoveil.channel.channel import Channel
+from geoveil.channel.channel import Channel, checked_channel
 from geoveil.errors import InvalidInput, TooLarge, require
-from geoveil.space.space import MATRIX_LIMIT, RadialLoss, Space, distance_km
+from geoveil.space.space import MATRIX_LIMIT, RadialLoss, Space, checked_space, distance_km
 
 FEW_ROWS = 64
 """Up to so many rows are taken one by one even where the channel has a formula for all of them."""
@@ -63,7 +65,7 @@ def expected_loss(channel: Channel, prior: ArrayLike | None, loss: Loss | ArrayL
     >>> expected_loss(coin, [1.0, 0.0], [[0.0, 8.0], [8.0, 0.0]])
     2.0
     """
-    weights = prior_over(prior, channel.space.size)
+    weights = _prior_of(channel, prior)
     support = np.flatnonzero(weights)
     between_cells = channel.told_apart is not None and channel.report_count == channel.space.size
     few = support.size <= FEW_ROWS and between_cells
@@ -80,12 +82,14 @@ def expected_loss(channel: Channel, prior: ArrayLike | None, loss: Loss | ArrayL
     return float(sum(weights[cell] * (channel._row(cell) @ of_cell) for cell, of_cell in rows))
 
 
+def _prior_of(channel: Channel, prior: ArrayLike | None) -> FloatArray:
+    """Where the people of a channel are: uniform where no prior is given."""
+    return prior_over(prior, checked_channel("channel", channel).space.size)
+
+
 def loss_values(loss: Loss, space: Space, a: ArrayLike, b: ArrayLike) -> FloatArray:
     """The loss function at cells that broadcast, checked: finite, one number per pair."""
-    if not callable(loss):
-        raise InvalidInput(
-            f"loss ({loss!r}) must be a function loss(space, a, b), such as gv.distance_km"
-        )
+    able("loss", loss, "__call__", "a function loss(space, a, b), such as gv.distance_km")
     values = np.asarray(loss(space, a, b), dtype=np.float64)
     if values.shape != np.broadcast_shapes(np.shape(a), np.shape(b)):
         raise InvalidInput(
@@ -98,10 +102,7 @@ def loss_values(loss: Loss, space: Space, a: ArrayLike, b: ArrayLike) -> FloatAr
 
 def loss_matrix(loss: ArrayLike, rows: int, columns: int) -> FloatArray:
     """Losses given as a matrix, checked: finite, a row per cell and a column per report."""
-    try:
-        matrix = np.asarray(loss, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise InvalidInput("loss must be a function or a matrix of numbers") from None
+    matrix = numbers("loss", loss, "a function or a matrix of numbers")
     if matrix.shape != (rows, columns):
         raise InvalidInput(f"loss (shape {matrix.shape}) must be {rows} cells × {columns} reports")
     if not np.isfinite(matrix).all():
@@ -151,7 +152,7 @@ def adversary_guesses(
     >>> adversary_guesses(coin, [0.9, 0.1]).tolist()
     [0, 0]
     """
-    weights = prior_over(prior, channel.space.size)
+    weights = _prior_of(channel, prior)
     best = [block.argmin(axis=0) for block in _guess_losses(channel, prior, loss)]
     guesses = np.concatenate(best).astype(np.int64)
     impossible = channel._push(weights) <= 0
@@ -172,14 +173,14 @@ def bayes_error(channel: Channel, prior: ArrayLike | None = None) -> float:
     >>> bayes_error(gv.DenseChannel(gv.Line(2), [[0.75, 0.25], [0.25, 0.75]]))
     0.25
     """
-    weights = prior_over(prior, channel.space.size)
+    weights = _prior_of(channel, prior)
     rows = (weights[cell] * channel._row(cell) for cell in np.flatnonzero(weights).tolist())
     return max(0.0, 1.0 - float(reduce(np.maximum, rows).sum()))
 
 
 def _guess_losses(channel: Channel, prior: ArrayLike | None, loss: Loss) -> Iterator[FloatArray]:
     """Σ_x π(x) C[x, y] L(x, z) as blocks of reports y (columns) against all guesses z (rows)."""
-    weights = prior_over(prior, channel.space.size)
+    weights = _prior_of(channel, prior)
     support = np.flatnonzero(weights)
     columns = max(channel.report_count, channel.space.size)
     if support.size * columns > MATRIX_LIMIT**2:
@@ -224,7 +225,7 @@ def earth_movers_distance_km(p: ArrayLike, q: ArrayLike, space: Space) -> float:
     >>> earth_movers_distance_km([1.0, 0.0, 0.0], [0.0, 0.5, 0.5], Line(3))
     1.5
     """
-    surplus = distribution("p", p, space.size) - distribution("q", q, space.size)
+    surplus = distribution("p", p, checked_space(space).size) - distribution("q", q, space.size)
     axis = _straight_line(space.centres)
     if axis is not None:
         order = np.argsort(axis, kind="stable")
@@ -244,7 +245,7 @@ def earth_movers_distance_km(p: ArrayLike, q: ArrayLike, space: Space) -> float:
 
 def check_transport(space: Space) -> None:
     """Say before any work that the distance needs an extra that is not installed."""
-    if _straight_line(space.centres) is None:
+    if _straight_line(checked_space(space).centres) is None:
         require_transport()
 
 
@@ -284,7 +285,7 @@ def entropy_bits(p: ArrayLike) -> float:
     >>> entropy_bits([0.5, 0.25, 0.25])
     1.5
     """
-    return float(entr(distribution("p", p, _length(p))).sum()) / math.log(2)
+    return float(entr(_whole("p", p)).sum()) / math.log(2)
 
 
 def total_variation(p: ArrayLike, q: ArrayLike) -> float:
@@ -332,7 +333,7 @@ def mutual_information_bits(channel: Channel, prior: ArrayLike | None = None) ->
     >>> mutual_information_bits(gv.DenseChannel(gv.Line(2), [[1.0, 0.0], [0.0, 1.0]]), [0.5, 0.5])
     1.0
     """
-    weights = prior_over(prior, channel.space.size)
+    weights = _prior_of(channel, prior)
     support = np.flatnonzero(weights)
     of_report = float(entr(np.maximum(channel._push(weights), 0.0)).sum())
     if support.size > FEW_ROWS:
@@ -343,13 +344,14 @@ def mutual_information_bits(channel: Channel, prior: ArrayLike | None = None) ->
 
 
 def _pair(p: Any, q: Any) -> tuple[FloatArray, FloatArray]:
-    first = distribution("p", p, _length(p))
+    first = _whole("p", p)
     return first, distribution("q", q, first.size)
 
 
-def _length(p: Any) -> int:
-    shape = np.shape(p)
-    return int(shape[-1]) if shape else 0
+def _whole(name: str, value: Any) -> FloatArray:
+    """A distribution over as many cells as it has entries."""
+    given = numbers(name, value)
+    return distribution(name, given, given.shape[-1] if given.ndim else 0)
 
 
 # --- The elastic property: where the reports of an isolated place go, and what they give away
@@ -439,7 +441,7 @@ def mean_posterior(channel: Channel, cell: int, prior: ArrayLike | None = None) 
     >>> mean_posterior(gv.DenseChannel(gv.Line(2), [[0.75, 0.25], [0.25, 0.75]]), 0, [0.5, 0.5])
     0.625
     """
-    weights = prior_over(prior, channel.space.size)
+    weights = _prior_of(channel, prior)
     row = channel.row(cell)
     law = np.maximum(channel._push(weights), weights[cell] * row)
     seen = law > 0

@@ -11,7 +11,7 @@ from scipy.stats import binomtest
 import geoveil as gv
 from faults.corpus import MAKERS, Bent
 from geoveil.channel.composed import AverageChannel
-from geoveil.errors import InvalidInput, RandomnessFailed, Unsupported
+from geoveil.errors import InvalidInput, RandomnessFailed
 from geoveil.verify.auditor import audit, check_distances
 from geoveil.verify.evidence import (
     chi_square,
@@ -253,7 +253,7 @@ def test_a_large_lattice_is_audited_by_rows() -> None:
 
 
 def test_what_cannot_be_audited() -> None:
-    with pytest.raises(Unsupported, match="channel over cells"):
+    with pytest.raises(InvalidInput, match="must be a mechanism on cells"):
         audit(gv.ContinuousLaplace(epsilon_per_km=1.0))
     mechanism = gv.RandomizedResponse(gv.Line(3), epsilon=1.0)
     for asked in (
@@ -287,7 +287,7 @@ def test_a_certificate_speaks_in_the_unit_of_its_claim() -> None:
 
 
 def test_what_has_no_table_cannot_be_certified() -> None:
-    with pytest.raises(Unsupported, match="no table"):
+    with pytest.raises(InvalidInput, match="must be a mechanism on cells"):
         gv.certify(gv.ContinuousLaplace(epsilon_per_km=2.0))  # type: ignore[arg-type]
 
 

@@ -144,7 +144,7 @@ def test_the_log_likelihood_is_that_of_the_reports_with_all_its_factors() -> Non
 
 
 def test_what_is_no_channel_or_no_single_cell_is_refused_in_a_sentence() -> None:
-    with pytest.raises(InvalidInput, match=r"channel \(int\) must be the mechanism"):
+    with pytest.raises(InvalidInput, match=r"channel \(int\) must be a mechanism"):
         gv.Tally(3, [1])
     for ask in (CHANNEL.row, CHANNEL.column):
         with pytest.raises(InvalidInput, match="must be one number"):

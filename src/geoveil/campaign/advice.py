@@ -135,7 +135,7 @@ def advise(
     check_transport(space)
     people_at = prior_over(prior, space.size)
     epsilon = positive("epsilon_per_km", epsilon_per_km)
-    number = count("people", people)
+    number, start = count("people", people), count("seed", seed, least=0)
     lived_in = np.where(people_at >= 0.5 / space.size, people_at, 0.0)
     alone = most_isolated_cell(space, lived_in / lived_in.sum())
     meant = checked_between(between, space)
@@ -172,7 +172,7 @@ def advise(
                 mechanism=mechanism,
                 mean_distance_km=mean_distance_km(mechanism, people_at),
                 leakage_bits=mutual_information_bits(mechanism, people_at),
-                expected_error_km=_expected_error_km(mechanism, people_at, number, repeats, seed),
+                expected_error_km=_expected_error_km(mechanism, people_at, number, repeats, start),
                 isolated_posterior=mean_posterior(mechanism, alone, people_at),
                 leverage=mechanism.leverage,
             )

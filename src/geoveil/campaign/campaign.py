@@ -20,6 +20,7 @@ from geoveil.estimate import Estimate
 from geoveil.estimate.mixture import held_to_seed
 from geoveil.files import replaced_file
 from geoveil.space import Space, space_from_dict
+from geoveil.space.space import checked_space
 from geoveil.verify.guard import Guarded, GuardedUpdate, Suspicion
 
 MINIMUM_REPORTS = 100
@@ -76,7 +77,7 @@ class Campaign:
         minimum_reports: int = MINIMUM_REPORTS,
         rule: Rule | None = None,
     ) -> None:
-        if [rule, epsilon_per_km, promises_per_km].count(None) != 2:
+        if sum(given is None for given in (rule, epsilon_per_km, promises_per_km)) != 2:
             raise InvalidInput(
                 "a campaign must have a promise, epsilon_per_km=, or several, promises_per_km=, or a rule="
             )
@@ -97,7 +98,8 @@ class Campaign:
                 trusted_seed=bool(trusted_seed),
                 between=checked_between(between, space),
             )
-        self._begin(space, rule, frozen(prior_over(prior, space.size)), minimum_reports)
+        people = frozen(prior_over(prior, checked_space(space).size))
+        self._begin(space, rule, people, minimum_reports)
         self._open_round()
 
     def _begin(self, space: Space, rule: Rule, prior: FloatArray, minimum_reports: int) -> None:

@@ -31,6 +31,7 @@ from geoveil.mechanism.elastic import Elastic, exponential_kernel
 from geoveil.mechanism.mechanism import Promise
 from geoveil.root import NeverSafe, safe_root
 from geoveil.space import MATRIX_LIMIT, MOST_CELLS, AnyGrid, Hexagons, Points, Space
+from geoveil.space.space import checked_space
 
 Between = Literal["cells", "positions"]
 """What a promise is between."""
@@ -130,7 +131,7 @@ def blahut_arimoto(
     """
     beta = positive("beta_per_km", beta_per_km)
     backend = backend_of(prior) if device is None else backend_named(device)
-    population = prior_over(host_array(prior), space.size)
+    population = prior_over(host_array(prior), checked_space(space).size)
     kernel = exponential_kernel(space, beta)
     moved = kernel if backend is None else MovedOperator(kernel, backend)
     ascent = maximise(moved, population, stop=stop, accelerate=accelerate, progress=progress)
@@ -211,7 +212,7 @@ def elastic(
     between = checked_between(between, space)
     if not 0.0 <= finite("camouflage", camouflage) <= 1.0:
         raise InvalidInput(f"camouflage ({camouflage!r}) must lie in [0, 1]")
-    population = prior_over(prior, space.size)
+    population = prior_over(prior, checked_space(space).size)
     promise = Promise(epsilon_per_km, level, radius_km, mean_distance_km)
     if between == "positions":
         if most_leverage is not None:

@@ -178,6 +178,10 @@ def simulate(
     of the update on the pooled rounds, which costs an earth mover's distance at some 25 step counts;
     it says nothing about a guarded campaign or the paper's rule, which have none.
     """
+    arrays.instance("campaign", campaign, Campaign, "a campaign, such as gv.Campaign(grid, …)")
+    arrays.able(
+        "crowd", crowd, "collected", "people, such as geoveil.campaign.simulation.Crowd(cells)"
+    )
     check_transport(campaign.space)
     number = arrays.count("rounds", rounds)
     arrays.count("seed", seed, least=0)

@@ -12,7 +12,7 @@ import scipy
 from scipy import fft
 from scipy.sparse.linalg import LinearOperator, cg, eigsh
 
-from geoveil.arrays import BoolArray, FloatArray, positive
+from geoveil.arrays import BoolArray, FloatArray, finite, positive
 from geoveil.channel.kernel import Kernel
 from geoveil.errors import InvalidInput
 from geoveil.mechanism.elastic import exponential_kernel
@@ -57,7 +57,7 @@ def equalising_weights(
 
 def with_floor(weights: FloatArray, floor: float) -> FloatArray:
     """(1 − λ)·c + λ/m: every cell stays reportable."""
-    if not 0.0 <= floor <= 1.0:
+    if not 0.0 <= finite("floor", floor) <= 1.0:
         raise InvalidInput(f"floor ({floor!r}) must lie in [0, 1]")
     return (1 - floor) * weights + floor / weights.size
 

@@ -12,15 +12,16 @@ import numpy as np
 import numpy.typing as npt
 
 from geoveil.arrays import FloatArray, one_blas_thread
-from geoveil.channel.channel import FLOAT_TOLERANCE, Channel, PrivacyLoss
+from geoveil.channel.channel import FLOAT_TOLERANCE, Channel, PrivacyLoss, checked_channel
 from geoveil.channel.guarantee import (
     BetweenPositions,
     GeoIndistinguishability,
     Guarantee,
     LocalDifferentialPrivacy,
+    checked_guarantee,
 )
 from geoveil.channel.words import rounded_up
-from geoveil.errors import InvalidInput, Unsupported
+from geoveil.errors import InvalidInput
 from geoveil.holding import Shown
 
 _ENUMERATED = 1024
@@ -87,11 +88,8 @@ def certify(channel: Channel, *, claim: Guarantee | None = None) -> Certificate:
     >>> certificate.holds, certificate.epsilon <= 1.0
     (True, True)
     """
-    if not isinstance(channel, Channel):
-        raise Unsupported(
-            f"{channel!r} has no table to certify; certify a mechanism on cells, such as PlanarLaplace"
-        )
-    claim = channel.guarantee if claim is None else claim
+    checked_channel("channel", channel)
+    claim = checked_guarantee("claim", claim) or channel.guarantee
     loss = channel.closed_form_loss()
     if loss is not None and loss.slack is not None:  # no table of cells says more about positions
         epsilon_per_km, problem = loss.epsilon_per_km, None

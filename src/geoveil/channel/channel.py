@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import entr
 
-from geoveil.arrays import FloatArray, IntArray, ReadOnly, frozen, indices
+from geoveil.arrays import FloatArray, IntArray, ReadOnly, frozen, indices, instance, without_gaps
 from geoveil.channel import words
 from geoveil.channel.guarantee import (
     BetweenPositions,
@@ -277,6 +277,11 @@ class Channel(Promising, Shown, Operator):
         return Tally(self, np.bincount(numbers.ravel(), minlength=self.report_count))
 
 
+def checked_channel(name: str, channel: Any) -> Channel:
+    """The channel itself; an error for anything else."""
+    return instance(name, channel, Channel, "a mechanism on cells, such as gv.elastic(grid, …)")
+
+
 def positions_on_a_side(across: int) -> tuple[FloatArray, FloatArray]:
     """Where along a side of its cell, −½ … ½, somebody spread evenly stands, and with which share.
 
@@ -350,11 +355,7 @@ class Tally(Framed, Drawn, Shown, ReadOnly):
     """Whether every report of the channel has a count, so that the rows of ``operator`` sum to one."""
 
     def __init__(self, channel: Channel, counts: npt.ArrayLike) -> None:
-        if not isinstance(channel, Channel):
-            raise InvalidInput(
-                f"channel ({type(channel).__name__}) must be the mechanism that made the reports"
-            )
-        self.channel = channel
+        self.channel = checked_channel("channel", channel)
         self._counts: IntArray = frozen(_whole_counts(counts, channel.report_count))
 
     @property
@@ -423,10 +424,7 @@ class Tally(Framed, Drawn, Shown, ReadOnly):
 
 
 def _whole_counts(counts: Any, size: int) -> IntArray:
-    try:
-        array = np.asarray(counts)
-    except ValueError:
-        raise InvalidInput("counts must be whole numbers, in one array without gaps") from None
+    array = without_gaps("counts", counts)
     if array.shape != (size,):
         raise InvalidInput(f"counts (shape {array.shape}) must have {size} entries, one per report")
     if array.dtype.kind not in "iu" and (

@@ -13,14 +13,14 @@ from scipy import sparse
 from geoveil.arrays import ArrayLike, ByParts, FloatArray, IntArray, distribution, frozen, indices
 from geoveil.channel.backend import Backend, ProductsOn
 from geoveil.channel.certificate import Certificate, check_claim, enumerated
-from geoveil.channel.channel import Channel, PrivacyLoss
+from geoveil.channel.channel import Channel, PrivacyLoss, checked_channel
 from geoveil.channel.guarantee import GeoIndistinguishability, Guarantee, checked_guarantee
 from geoveil.channel.joint import ManyChannels
 from geoveil.channel.kernel import kernel_on, lattice_shape
 from geoveil.channel.operator import DenseOperator, StackedOperator
 from geoveil.errors import InvalidInput
 from geoveil.randomness import Randomness
-from geoveil.space.space import MATRIX_LIMIT, Space
+from geoveil.space.space import MATRIX_LIMIT, Space, checked_space
 
 _QUICK = 1024
 """Up to so many cells all pairs of rows are compared in seconds."""
@@ -48,7 +48,7 @@ class DenseChannel(DenseOperator, Channel):
     def __init__(
         self, space: Space, matrix: ArrayLike, *, guarantee: Guarantee | None = None
     ) -> None:
-        self.space = space
+        self.space = checked_space(space)
         DenseOperator.__init__(self, frozen(_stochastic(matrix, space.size)))
         self.report_count = self._matrix.shape[1]
         self._fixed = checked_guarantee("guarantee", guarantee)
@@ -301,7 +301,7 @@ class Remapped(ByParts, Channel):
     _parts = ("channel", "map")
 
     def __init__(self, channel: Channel, map: ArrayLike) -> None:
-        self.channel = channel
+        self.channel = checked_channel("channel", channel)
         self.space = channel.space
         self.report_count = channel.space.size
         self.map: IntArray = frozen(indices("map", map, self.space.size).copy())

@@ -11,14 +11,16 @@ from collections.abc import Callable, Hashable, Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
 
-from geoveil.arrays import FloatArray, count, finite, positive
+from geoveil.arrays import FloatArray, count, finite, instance, lengths, positive
 from geoveil.channel import words
 from geoveil.errors import InvalidInput, Unsupported
+
+A_GUARANTEE = "a guarantee, such as gv.PerKilometre(1.0)"
 
 
 class Guarantee(ABC):
@@ -68,7 +70,7 @@ class Guarantee(ABC):
         Exact for the named guarantees and their sums, which are straight lines between their
         corners, 0 and ∞; for a general ℓ it is tested at 4,001 distances from a metre to 10,000 km.
         """
-        checked_guarantee("other", other)
+        instance("other", other, Guarantee, A_GUARANTEE)
         if isinstance(other, BetweenPositions):  # a distance of cells says nothing about positions
             return isinstance(self, LocalDifferentialPrivacy) and self.epsilon <= other.slack
         ends = [1e-300, 1e-6, 1e300]
@@ -168,7 +170,7 @@ class GeoIndistinguishability(_WithEpsilon):
         return cls(0.0)._with(epsilon_per_km)
 
     def loss(self, distance_km: npt.ArrayLike) -> FloatArray:
-        return self.epsilon_per_km * np.asarray(distance_km, dtype=np.float64)
+        return self.epsilon_per_km * lengths("distance_km", distance_km)
 
     def sentence(self, unit: str = "km") -> str:
         return (
@@ -205,7 +207,7 @@ class BetweenPositions(GeoIndistinguishability):
             raise InvalidInput(f"slack ({self.slack}) must not be negative")
 
     def loss(self, distance_km: npt.ArrayLike) -> FloatArray:
-        distance = np.asarray(distance_km, dtype=np.float64)
+        distance = lengths("distance_km", distance_km)
         return np.where(distance > 0, super().loss(distance) + self.slack, 0.0)
 
     def sentence(self, unit: str = "km") -> str:
@@ -251,7 +253,7 @@ class LocalDifferentialPrivacy(_WithEpsilon):
     epsilon: float = field(compare=False)
 
     def loss(self, distance_km: npt.ArrayLike) -> FloatArray:
-        return np.where(np.asarray(distance_km, dtype=np.float64) > 0, self.epsilon, 0.0)
+        return np.where(lengths("distance_km", distance_km) > 0, self.epsilon, 0.0)
 
     def sentence(self, unit: str = "km") -> str:
         return (
@@ -282,7 +284,7 @@ class WithinRadius(_WithEpsilon):
         object.__setattr__(self, "radius_km", positive("radius_km", self.radius_km))
 
     def loss(self, distance_km: npt.ArrayLike) -> FloatArray:
-        distance = np.asarray(distance_km, dtype=np.float64)
+        distance = lengths("distance_km", distance_km)
         near = np.where(distance > 0, self.epsilon, 0.0)
         return np.where(distance <= self.radius_km, near, np.inf)
 
@@ -321,7 +323,7 @@ class GeneralPrivacy(Guarantee):
             self.loss(np.geomspace(1e-3, 1e4, 4001))
 
     def loss(self, distance_km: npt.ArrayLike) -> FloatArray:
-        distance = np.asarray(distance_km, dtype=np.float64)
+        distance = lengths("distance_km", distance_km)
         values = np.asarray(self.function(distance), dtype=np.float64)
         if values.shape not in (distance.shape, ()):
             raise InvalidInput("privacy must give one number for every distance")
@@ -409,13 +411,9 @@ class Promising:
         return self._fixed
 
 
-def checked_guarantee(name: str, value: Guarantee | None) -> Guarantee | None:
+def checked_guarantee(name: str, value: Any) -> Guarantee | None:
     """The guarantee itself, or ``None`` for none; an error for anything else."""
-    if value is not None and not isinstance(value, Guarantee):
-        raise InvalidInput(
-            f"{name} ({value!r}) must be a guarantee, such as gv.PerKilometre(1.0), or None"
-        )
-    return value
+    return None if value is None else instance(name, value, Guarantee, f"{A_GUARANTEE}, or None")
 
 
 def weakest(guarantees: Sequence[Guarantee | None]) -> Guarantee | None:

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import logsumexp
 
-from geoveil.arrays import ByParts, FloatArray, IntArray, frozen, indices
+from geoveil.arrays import ByParts, FloatArray, IntArray, frozen, indices, without_gaps
 from geoveil.channel.channel import (
     RARE,
     Channel,
@@ -218,7 +218,7 @@ class JointTally(Tally):
     complete = False
 
     def __init__(self, channels: Sequence[Channel], reports: npt.ArrayLike) -> None:
-        channel, made = JointChannel(channels), np.asarray(reports)
+        channel, made = JointChannel(channels), without_gaps("reports", reports)
         if made.ndim != 2 or made.shape[1] != len(channels):
             raise InvalidInput(
                 f"reports (shape {made.shape}) must have a row for each person "

@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from geoveil.arrays import ByParts, FloatArray, IntArray, frozen
-from geoveil.channel.channel import Channel
+from geoveil.channel.channel import Channel, checked_channel
 from geoveil.channel.guarantee import Guarantee
 from geoveil.channel.operator import DenseOperator
 from geoveil.errors import InvalidInput, TooLarge, Unsupported
@@ -39,7 +39,7 @@ class ExactTable(ByParts, DenseOperator, Channel):
     _parts = ("space", "integers")
 
     def __init__(self, channel: Channel) -> None:
-        if channel.told_apart is None:
+        if checked_channel("channel", channel).told_apart is None:
             raise Unsupported(
                 "a table of cells cannot keep a promise between positions; sample_at draws in whole "
                 "numbers already"

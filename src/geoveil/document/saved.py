@@ -19,7 +19,7 @@ from geoveil.channel.guarantee import (
 from geoveil.document.canonical import canonical_bytes, strict_json
 from geoveil.document.wire import KIND, LEVELS, MechanismDocument
 from geoveil.errors import GeoveilError, InvalidFile, InvalidInput, Unsupported
-from geoveil.files import replaced_file
+from geoveil.files import file_name, replaced_file
 from geoveil.mechanism import MECHANISMS
 from geoveil.mechanism.mechanism import Mechanism
 from geoveil.mechanism.planar import ContinuousLaplace
@@ -237,7 +237,7 @@ def load_published(path: str | Path) -> tuple[MechanismDocument, ...]:
 
 
 def _loaded(path: str | Path, read: Callable[[object], _Read]) -> _Read:
-    with Path(path).open("rb") as handle:
+    with Path(file_name(path)).open("rb") as handle:
         given = handle.read(LARGEST_FILE + 1)
     if len(given) > LARGEST_FILE:
         raise InvalidFile(f"{path} must be a mechanism document, of at most {LARGEST_FILE:,} bytes")

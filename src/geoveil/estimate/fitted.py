@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from functools import cached_property, partial
+from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
@@ -237,7 +238,7 @@ class Estimate(Framed, Drawn, Shown, ReadOnly):
         """What the mechanisms of the reports promise, in words, each once; empty where it is not known."""
         return self._find_promises()
 
-    def save(self, path: str, *, level: float = 0.95) -> None:
+    def save(self, path: str | Path, *, level: float = 0.95) -> None:
         """Write shares, standard errors and intervals by cell: .geojson, .parquet (GeoParquet) or .csv.
 
         ``gv.load_estimate`` reads it back. Needs the extra ``cli``.

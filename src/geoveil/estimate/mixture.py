@@ -14,7 +14,7 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from geoveil.arrays import ArrayLike, FloatArray, count, distribution, one_blas_thread
+from geoveil.arrays import ArrayLike, FloatArray, able, count, distribution, one_blas_thread
 from geoveil.channel.channel import Tally
 from geoveil.channel.composed import AverageChannel
 from geoveil.errors import InvalidInput, Unsupported
@@ -27,6 +27,12 @@ class Estimator(Protocol):
 
     def fit(self, tallies: Tally | Iterable[Tally]) -> fitted.Estimate:
         """The estimate from one tally or several."""
+
+
+def checked_estimator(estimator: Estimator) -> Estimator:
+    """The estimator itself; an error for anything else."""
+    able("estimator", estimator, "fit", "an estimator, such as gv.IterativeBayesianUpdate()")
+    return estimator
 
 
 @dataclass(frozen=True)
@@ -48,6 +54,9 @@ class AverageOfEstimates:
     """
 
     estimator: Estimator
+
+    def __post_init__(self) -> None:
+        checked_estimator(self.estimator)
 
     @one_blas_thread()
     def fit(self, tallies: Tally | Iterable[Tally]) -> fitted.Estimate:
@@ -111,6 +120,9 @@ class AverageMechanism:
     """
 
     estimator: Estimator
+
+    def __post_init__(self) -> None:
+        checked_estimator(self.estimator)
 
     @one_blas_thread()
     def fit(self, tallies: Tally | Iterable[Tally]) -> fitted.Estimate:

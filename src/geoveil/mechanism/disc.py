@@ -30,7 +30,7 @@ from geoveil.mechanism.mechanism import Mechanism
 from geoveil.randomness import Randomness
 from geoveil.space.grid import CELL_LIMIT
 from geoveil.space.masked_grid import MaskedGrid
-from geoveil.space.space import Space
+from geoveil.space.space import Space, checked_space
 
 _BITS = 62
 """Of the random number that decides whether a report comes from the disc."""
@@ -67,7 +67,7 @@ class Disc(Mechanism):
     def __init__(
         self, space: Space, *, epsilon: float, disc_radius_km: float | None = None
     ) -> None:
-        self.space = space
+        self.space = checked_space(space)
         self.epsilon = positive("epsilon", epsilon)
         self.guarantee = LocalDifferentialPrivacy(self.epsilon)
         pitch, cells = _lattice(space)

@@ -23,6 +23,7 @@ from geoveil.mechanism.noise import lattice_steps
 from geoveil.randomness import Randomness
 from geoveil.root import safe_root
 from geoveil.space import Grid, Space
+from geoveil.space.space import checked_space
 
 _REMOTE = 12.0
 """Rows whose log Z lies this far below the largest go without the FFT, term by term."""
@@ -69,7 +70,7 @@ class Elastic(Mechanism):
         radius_km: float | None = None,
         mean_distance_km: float | None = None,
     ) -> None:
-        self.space = space
+        self.space = checked_space(space)
         self.report_count = space.size
         self.weights = frozen(_normalised(weights, space.size))
         if beta_per_km is not None and not (level is radius_km is mean_distance_km is None):

@@ -8,7 +8,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from geoveil.arrays import FloatArray, IntArray, frozen, indices, positive
+from geoveil.arrays import FloatArray, IntArray, frozen, indices, positive, without_gaps
 from geoveil.channel.channel import RARE, Excerpt, Information, PrivacyLoss, Reports, Tally
 from geoveil.channel.composed import RankOneChannel
 from geoveil.channel.guarantee import LocalDifferentialPrivacy
@@ -16,7 +16,7 @@ from geoveil.channel.operator import DenseOperator, Operator, StackedOperator
 from geoveil.errors import InvalidInput, TooLarge
 from geoveil.mechanism.mechanism import Mechanism, parameter_for_mean_distance
 from geoveil.randomness import SYSTEM, Randomness, checked_randomness
-from geoveil.space.space import Space
+from geoveil.space.space import Space, checked_space
 
 
 class RandomizedResponse(RankOneChannel, Mechanism):
@@ -40,6 +40,7 @@ class RandomizedResponse(RankOneChannel, Mechanism):
     def __init__(
         self, space: Space, *, epsilon: float | None = None, mean_distance_km: float | None = None
     ) -> None:
+        checked_space(space)
         if (epsilon is None) == (mean_distance_km is None):
             raise InvalidInput("a promise must be exactly one of epsilon= or mean_distance_km=")
         if mean_distance_km is not None:
@@ -116,7 +117,7 @@ class Rappor(Mechanism):
     _stated = ("epsilon",)
 
     def __init__(self, space: Space, *, epsilon: float) -> None:
-        self.space = space
+        self.space = checked_space(space)
         self.epsilon = positive("epsilon", epsilon)
         if self.epsilon > _LARGEST:
             raise InvalidInput(f"epsilon ({self.epsilon:.6g}) must be at most {_LARGEST:g}")
@@ -158,7 +159,7 @@ class Rappor(Mechanism):
 
     def tally(self, reports: npt.ArrayLike) -> RapporTally:
         """Count the distinct vectors among the reports (shape (n, size), zeros and ones)."""
-        vectors = np.asarray(reports)
+        vectors = without_gaps("reports", reports)
         fits = vectors.ndim == 2 and vectors.shape[1] == self.space.size
         if not fits or vectors.dtype.kind not in "biu":
             raise InvalidInput(

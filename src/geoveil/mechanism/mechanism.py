@@ -12,7 +12,7 @@ from geoveil.arrays import ArrayLike, positive, prior_over
 from geoveil.channel.channel import Channel
 from geoveil.errors import InvalidInput
 from geoveil.root import NeverSafe, safe_root
-from geoveil.space.space import Space
+from geoveil.space.space import Space, checked_space
 
 
 class Mechanism(Channel):
@@ -112,7 +112,7 @@ def parameter_for_mean_distance(
     takes. What no parameter reaches is refused at once: ``farthest_km()`` bounds what one can, where
     building at ``least`` would take long.
     """
-    weights = prior_over(prior, space.size)
+    weights = prior_over(prior, checked_space(space).size)
 
     def reached_km(parameter: float) -> float:
         return float(weights @ build(parameter).mean_of_distance(lambda d: d))

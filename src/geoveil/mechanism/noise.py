@@ -11,6 +11,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from scipy.special import gammaincinv
@@ -24,6 +25,7 @@ from geoveil.errors import InvalidInput
 from geoveil.randomness import SYSTEM, Randomness, checked_randomness
 from geoveil.space.grid import Grid
 from geoveil.space.projection import coordinates, either_longitude, plane_coordinates, wrapped
+from geoveil.space.space import checked_space
 
 SAFE_RADIUS_KM = 6335.439
 """The smallest radius of curvature of WGS84: distances on this sphere never exceed those on the ground."""
@@ -186,9 +188,9 @@ class NoisyCells(ByParts, TruncatedLattice):
         return f"{self.noise!r}.on({self.space!r})"
 
 
-def check_grid(name: str, space: object) -> None:
+def check_grid(name: str, space: Any) -> None:
     """Noise in the plane needs a grid."""
-    if not isinstance(space, Grid):
+    if not isinstance(checked_space(space), Grid):
         raise InvalidInput(
             f"{name} (on {space!r}) must be on a whole grid; use elastic or exponential on other maps"
         )

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from scipy.special import gammaincinv
 
-from geoveil.arrays import ArrayLike, ByParts, FloatArray, IntArray
+from geoveil.arrays import ArrayLike, ByParts, FloatArray, IntArray, lengths, probabilities
 from geoveil.channel.channel import PrivacyLoss
 from geoveil.channel.guarantee import GeoIndistinguishability
 from geoveil.channel.truncated import Tables, TruncatedLattice, summed_tables
@@ -18,6 +18,7 @@ from geoveil.mechanism import noise
 from geoveil.mechanism.mechanism import Mechanism, Promise
 from geoveil.randomness import Randomness
 from geoveil.space.grid import Grid, Line
+from geoveil.space.space import checked_space
 
 _LEAST_DECAY = 0.002
 MOST_DECAY = 700.0
@@ -231,14 +232,12 @@ class ContinuousLaplace(ByParts, noise.Noise):
 
     def density_per_km2(self, radius_km: ArrayLike) -> FloatArray:
         """The density ε²/(2π)·e^{−εr} in the plane, at each distance."""
-        radius = np.asarray(radius_km, dtype=np.float64)
+        radius = lengths("radius_km", radius_km)
         return self.epsilon_per_km**2 / (2 * math.pi) * np.exp(-self.epsilon_per_km * radius)
 
     def radius_km(self, probability: ArrayLike) -> FloatArray:
         """The radius that the noise of the plane stays within with each probability in [0, 1]."""
-        wanted = np.asarray(probability, dtype=np.float64)
-        if not ((wanted >= 0) & (wanted <= 1)).all():
-            raise InvalidInput("probability must lie in [0, 1]")
+        wanted = probabilities("probability", probability)
         return np.asarray(gammaincinv(2.0, wanted) / self.epsilon_per_km, dtype=np.float64)
 
     def on(self, space: Grid, *, spread: bool = True) -> PlanarLaplace:
@@ -295,7 +294,7 @@ class LinearGeometric(Mechanism):
         radius: float | None = None,
         mean_distance: float | None = None,
     ) -> None:
-        if not isinstance(space, Line):
+        if not isinstance(checked_space(space), Line):
             raise InvalidInput(f"linear-geometric (on {space!r}) must be on a Line")
         promise = Promise(epsilon_per_unit, level, radius, mean_distance)
         self.epsilon_per_unit = promise.solve(

@@ -17,9 +17,10 @@ from geoveil.arrays import (
     count,
     frozen,
     indices,
+    instance,
     prior_over,
 )
-from geoveil.channel.channel import Channel, PrivacyLoss, Tally
+from geoveil.channel.channel import Channel, PrivacyLoss, Tally, checked_channel
 from geoveil.channel.composed import Remapped
 from geoveil.channel.truncated import TruncatedLattice
 from geoveil.channel.words import explain
@@ -39,7 +40,7 @@ def nearest_remap(channel: Channel, cells: ArrayLike) -> Remapped:
     Guarantee: that of the channel. Cost: reports × cells once, then that of the channel.
     Reference: NOISE §6.1.
     """
-    if channel.report_count != channel.space.size:
+    if checked_channel("channel", channel).report_count != channel.space.size:
         raise InvalidInput("nearest_remap needs a channel whose reports are cells")
     kept = np.unique(indices("cells", cells, channel.space.size))
     if not kept.size:
@@ -80,6 +81,7 @@ _PROBES = 11
 _WITHIN = 0.9999
 """This share of the noise is remapped where it falls, the rest where it leaves that circle."""
 _MOST_WORK = 1 << 38
+_SOME_NOISE = "noise on the plane, such as gv.ContinuousLaplace(epsilon_per_km=1.0)"
 
 
 class RemappedNoise(ByParts, Channel):
@@ -98,7 +100,7 @@ class RemappedNoise(ByParts, Channel):
     def __init__(self, noise: Noise, space: Grid | Points, *, spread: bool = True) -> None:
         if not isinstance(space, Grid | Points):
             raise InvalidInput("space must be a grid or places of interest: noise needs a plane")
-        self.noise = noise
+        self.noise: Noise = instance("noise", noise, Noise, _SOME_NOISE)
         self.space = space
         self.spread = spread and isinstance(space, Grid)
         self.report_count = space.size

@@ -8,7 +8,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from geoveil.arrays import ArrayLike, ByParts, FloatArray, positive
+from geoveil.arrays import (
+    ArrayLike,
+    ByParts,
+    FloatArray,
+    instance,
+    lengths,
+    positive,
+    probabilities,
+)
 from geoveil.channel.guarantee import Guarantee, checked_guarantee
 from geoveil.errors import InvalidInput
 from geoveil.mechanism.noise import Noise
@@ -70,6 +78,9 @@ class CircularNoise(ByParts, Noise):
     _parts = ("pieces", "guarantee")
 
     def __init__(self, pieces: Segments, *, privacy: Guarantee | None = None) -> None:
+        instance(
+            "pieces", pieces, Segments, "those of a density; use of_function(…) or of_rings(…)"
+        )
         if abs(pieces.total - 1.0) > _DENSITY_TOLERANCE:
             raise InvalidInput(
                 f"radial (total probability {pieces.total:.9g}) must be a density: "
@@ -128,18 +139,15 @@ class CircularNoise(ByParts, Noise):
 
     def density_per_km2(self, radius_km: ArrayLike) -> FloatArray:
         """R at each radius."""
-        return self.pieces.at(np.asarray(radius_km, dtype=np.float64))
+        return self.pieces.at(lengths("radius_km", radius_km))
 
     def probability_within(self, radius_km: ArrayLike) -> FloatArray:
         """P(noise ≤ r) at each radius."""
-        return self.pieces.within(np.asarray(radius_km, dtype=np.float64))
+        return self.pieces.within(lengths("radius_km", radius_km))
 
     def radius_km(self, probability: ArrayLike) -> FloatArray:
         """The radius that the noise stays within with each probability in [0, 1]."""
-        wanted = np.asarray(probability, dtype=np.float64)
-        if not ((wanted >= 0) & (wanted <= 1)).all():
-            raise InvalidInput("probability must lie in [0, 1]")
-        return self.pieces.quantile(wanted)
+        return self.pieces.quantile(probabilities("probability", probability))
 
     def expected_loss(self, loss: RadialLoss = distance_km) -> float:
         """∫ R(r)·L(r)·2πr dr for any loss that depends on the distance. Reference: NOISE, eq. (7)."""

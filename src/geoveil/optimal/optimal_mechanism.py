@@ -16,7 +16,7 @@ from geoveil.channel.guarantee import GeoIndistinguishability, Guarantee, checke
 from geoveil.errors import InvalidInput, TooLarge
 from geoveil.measure import Loss, loss_matrix, loss_values
 from geoveil.optimal.interior_point import ROUNDING, ColumnProgram, Progress, Solved, solve
-from geoveil.space.space import Space, distance_km
+from geoveil.space.space import Space, checked_space, distance_km
 
 _SAME = 1 + 1e-12  # two sums of distances that agree to this are one
 
@@ -240,7 +240,7 @@ def optimal_mechanism(
     if (epsilon_per_km is None) == (privacy is None):
         raise InvalidInput("the promise must be exactly one of epsilon_per_km= and privacy=")
     promise = privacy or GeoIndistinguishability(positive("epsilon_per_km", epsilon_per_km))
-    weights = arrays.prior_over(prior, space.size)
+    weights = arrays.prior_over(prior, checked_space(space).size)
     if space.size > CELL_LIMIT:
         raise TooLarge(
             f"the optimal mechanism ({space.size} cells) must have at most {CELL_LIMIT}; take larger "

@@ -12,7 +12,7 @@ from geoveil.channel.guarantee import Guarantee
 from geoveil.errors import InvalidInput, SolverFailed, two_digits
 from geoveil.optimal.circular import CircularNoise
 from geoveil.optimal.interior_point import Progress
-from geoveil.optimal.regularity import Region, WithinRegion, check_increasing
+from geoveil.optimal.regularity import Region, WithinRegion, check_increasing, checked_region
 from geoveil.optimal.rings import RingLimits, Rings, RingSolution, Tightness, chained
 from geoveil.optimal.segments import Segments
 from geoveil.root import safe_root
@@ -53,7 +53,7 @@ class RadialPromise:
     ) -> RadialPromise:
         """The promise, or an error when no noise can keep it."""
         _check_loss(loss, np.r_[0.0, np.geomspace(1e-4, 1e3, 2001)])
-        if region is not None and region.lengths_km is not None:
+        if checked_region(region).lengths_km is not None:
             raise InvalidInput(
                 "region must be connected; for separate places use optimal_mechanism"
             )

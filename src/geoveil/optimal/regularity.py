@@ -12,8 +12,12 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from geoveil.arrays import ArrayLike, FloatArray, frozen, positive
-from geoveil.channel.guarantee import GeoIndistinguishability, Guarantee, checked_guarantee
+from geoveil.arrays import ArrayLike, FloatArray, frozen, instance, lengths, positive
+from geoveil.channel.guarantee import (
+    A_GUARANTEE,
+    GeoIndistinguishability,
+    Guarantee,
+)
 from geoveil.channel.words import rounded_down, rounded_up
 from geoveil.errors import InvalidInput
 from geoveil.space import Box, Space
@@ -58,7 +62,7 @@ class TablePrivacy(Guarantee):
             raise InvalidInput("distances_km must be above 0")
 
     def loss(self, distance_km: ArrayLike) -> FloatArray:
-        distance = np.asarray(distance_km, dtype=np.float64)
+        distance = lengths("distance_km", distance_km)
         values = np.append(self.losses, math.inf)
         found = values[np.searchsorted(self.distances_km, distance, side="left")]
         return np.where(distance > 0, found, 0.0)
@@ -86,7 +90,7 @@ class WithinRegion(Guarantee):
     diameter_km: float
 
     def loss(self, distance_km: ArrayLike) -> FloatArray:
-        distance = np.asarray(distance_km, dtype=np.float64)
+        distance = lengths("distance_km", distance_km)
         return np.where(distance <= self.diameter_km, self.privacy.loss(distance), math.inf)
 
     def sentence(self, unit: str = "km") -> str:
@@ -107,7 +111,7 @@ def check_increasing(privacy: Guarantee) -> None:
     ...
     geoveil.errors.InvalidInput: privacy (ℓ(1.00... km) = -0.00...) must not be negative
     """
-    checked_guarantee("privacy", privacy)
+    instance("privacy", privacy, Guarantee, A_GUARANTEE)
     distances = _distances(privacy)
     values = privacy.loss(distances)
     if values.shape != distances.shape or np.isnan(values).any():
@@ -289,6 +293,12 @@ class Theorems:
         return " ".join(self.sentences)
 
 
+def checked_region(region: Region | None) -> Region:
+    """The region itself, the whole plane for ``None``; an error for anything else."""
+    such_as = "a region, such as gv.Region.disk(diameter_km=2.0)"
+    return Region.plane() if region is None else instance("region", region, Region, such_as)
+
+
 def applicable_theorems(privacy: Guarantee, region: Region | None = None) -> Theorems:
     """Which theorems apply to a promise on a region (the plane unless given), in words.
 
@@ -302,7 +312,7 @@ def applicable_theorems(privacy: Guarantee, region: Region | None = None) -> The
     >>> applicable_theorems(GeoIndistinguishability(1.0)).laplace_is_optimal
     True
     """
-    where = region or Region.plane()
+    where = checked_region(region)
     regular, start = regularity(privacy), superadditive_from_km(privacy)
     contains = start is not None and (where.disk_km >= start if start > 0 else where.disk_km > 0)
     equal = contains or math.isinf(where.diameter_km)

@@ -12,7 +12,7 @@ import numpy as np
 import scipy
 from scipy import sparse
 
-from geoveil.arrays import FloatArray, IntArray, positive
+from geoveil.arrays import FloatArray, IntArray, able, positive
 from geoveil.errors import InvalidInput, SolverFailed
 from geoveil.space.space import RadialLoss
 
@@ -93,6 +93,9 @@ class RingLimits:
         bound = math.inf if bound_per_km2 is None else positive("bound_per_km2", bound_per_km2)
         if tightness is None:
             return cls(bound)
+        able(
+            "tightness", tightness, "__call__", "a function of radii in km that bounds P(noise > r)"
+        )
         radius = np.concatenate([[0.0], np.geomspace(1e-6, 1e4, 20_001)])
         values = np.asarray(tightness(radius), dtype=np.float64)
         if values.shape != radius.shape or not ((values >= 0) & (values <= 1)).all():

@@ -25,7 +25,7 @@ from geoveil.channel.composed import DenseChannel
 from geoveil.errors import InvalidInput, TooLarge
 from geoveil.measure import Loss, loss_values
 from geoveil.optimal.interior_point import ROUNDING, Progress
-from geoveil.space.space import Space, distance_km
+from geoveil.space.space import Space, checked_space, distance_km
 
 CELL_LIMIT = 1024
 """Above this one product of the adversary's losses no longer takes a fraction of a second."""
@@ -102,7 +102,7 @@ def optimal_strategy(
     >>> round(strategy.optimality.privacy, 5), strategy.guarantee is None
     (0.5, True)
     """
-    weights = prior_over(prior, space.size)
+    weights = prior_over(prior, checked_space(space).size)
     limit, wanted = positive("mean_loss_km", mean_loss_km), positive("gap", gap)
     size, cells = space.size, np.arange(space.size)
     if size > CELL_LIMIT:

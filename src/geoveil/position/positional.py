@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from geoveil.arrays import FloatArray, IntArray, count, positive
+from geoveil.arrays import FloatArray, IntArray, count, positive, without_gaps
 from geoveil.channel.backend import Array, Backend, ProductsOn
 from geoveil.channel.channel import PrivacyLoss
 from geoveil.channel.guarantee import BetweenPositions, Guarantee
@@ -82,7 +82,7 @@ class PositionalElastic(Mechanism):
         self.centres = centres_over(space, step=self.step, rim=self.rim)
         self.report_count = self.centres.size
         self.cone = RoundedCone(self.beta_per_km, ROUNDING_CELLS * space.cell_km)
-        self.law = WholeLaw(self.centres, np.asarray(weights), self.cone)
+        self.law = WholeLaw(self.centres, without_gaps("weights", weights), self.cone)
         self.weights = self.law.weights
 
     @classmethod

@@ -15,6 +15,7 @@ import numpy as np
 from scipy.sparse import csr_array
 from scipy.special import comb, entr
 
+from geoveil import arrays
 from geoveil.arrays import ArrayLike, BoolArray, FloatArray, IntArray, count, distribution, positive
 from geoveil.channel.channel import Channel, inverse_distribution
 from geoveil.channel.guarantee import GeoIndistinguishability
@@ -315,6 +316,10 @@ def leakage_curve(
 
     A comparator is left out where its noisy vectors cannot be listed, or its ε would leave the range.
     """
+    arrays.able("build", build, "__call__", "a function from a multiplier to a gv.CountRelease")
+    kinds: Sequence[Any] = comparators
+    if not all(isinstance(kind, type) and issubclass(kind, NoisyCounts) for kind in kinds):
+        raise InvalidInput("comparators must be classes of noisy counts, such as GeometricCounting")
     points = []
     for number, multiplier in enumerate(multipliers):
         progress(number, len(multipliers))

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
+from geoveil import arrays
 from geoveil.arrays import ArrayLike, FloatArray, IntArray, count, indices, positive
 from geoveil.errors import InvalidInput, TooLarge, Unsupported
 from geoveil.space.box import Box, cell_polygons, check_reach, feature_collection
@@ -79,7 +80,9 @@ class Grid(MapSpace):
         for name, value in checked.items():
             object.__setattr__(self, name, value)
         if self.box is not None:
-            self._check_map(self.box)
+            self._check_map(
+                arrays.instance("box", self.box, Box, "a gv.Box; use gv.Grid.from_box(…)")
+            )
 
     # -- making one ------------------------------------------------------------------------------
 
@@ -223,7 +226,7 @@ class Grid(MapSpace):
         the gap between them, are no more than that: neighbours hold people a step apart. Whoever is
         outside and taken to the nearest cell comes no farther from anybody (clamping to a rectangle).
         """
-        reach = distance_km / self.cell_km * (1 + 1e-9)
+        reach = arrays.finite("distance_km", distance_km) / self.cell_km * (1 + 1e-9)
         down = np.arange(min(self.rows, math.floor(reach) + 2))
         across = np.arange(min(self.columns, math.floor(reach) + 2))
         gap = np.hypot(np.maximum(down - 1, 0)[:, None], np.maximum(across - 1, 0))

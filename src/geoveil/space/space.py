@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, overload
 
 import numpy as np
 
+from geoveil import arrays
 from geoveil.arrays import ArrayLike, BoolArray, FloatArray, IntArray, ReadOnly, frozen, indices
 from geoveil.errors import InvalidFile, TooLarge
 from geoveil.holding import Framed, Shown
@@ -121,6 +122,13 @@ class Space(Framed, Shown, ReadOnly, ABC):
 
     def __hash__(self) -> int:
         return hash((type(self).__name__, self.size))
+
+
+def checked_space(space: Any) -> Space:
+    """The space itself; an error for anything else."""
+    return arrays.instance(
+        "space", space, Space, "a space, such as gv.Grid(…), gv.Points(…) or gv.Line(…)"
+    )
 
 
 # --- Spaces in the plane, and on the map where they have one: places find their cells
@@ -257,12 +265,17 @@ class RadialLoss:
     name: str
     function: Callable[[FloatArray], FloatArray]
 
+    def __post_init__(self) -> None:
+        arrays.able(
+            "function", self.function, "__call__", "a function of distances in km, such as np.sqrt"
+        )
+
     def __call__(self, space: Space, a: ArrayLike, b: ArrayLike) -> FloatArray:
-        return self.at(space.distance_km(a, b))
+        return self.at(checked_space(space).distance_km(a, b))
 
     def at(self, distance_km: ArrayLike) -> FloatArray:
         """The loss at each distance."""
-        distance = np.asarray(distance_km, dtype=np.float64)
+        distance = arrays.lengths("distance_km", distance_km)
         return np.asarray(self.function(distance), dtype=np.float64)
 
     def __repr__(self) -> str:

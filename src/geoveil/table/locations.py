@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
-from geoveil.arrays import BoolArray, FloatArray, IntArray
+from geoveil.arrays import BoolArray, FloatArray, IntArray, instance
 from geoveil.errors import InvalidFile, InvalidInput, number_of
 from geoveil.space.box import Box
 from geoveil.space.outside import SWAPPED, OutsideCount, no_degrees, on_earth
@@ -56,7 +56,7 @@ def find_column(
     >>> find_column(["user", "Latitude"], LATITUDE_NAMES, "latitude", "checkins.csv")
     'Latitude'
     """
-    if given:
+    if given is not None:
         return check_column(columns, given, source)
     found = [name for name in columns if name.strip().lower() in usual]
     if len(found) == 1:
@@ -100,7 +100,7 @@ def coordinate_columns(
 
 def check_column(columns: Sequence[str], name: str, source: str) -> str:
     """The name itself, when the table has exactly one such column."""
-    if columns.count(name) == 1:
+    if columns.count(instance("a column", name, str, "given by its name, as text")) == 1:
         return name
     problem = "more than one column" if name in columns else "no column"
     raise InvalidFile(f"{source} has {problem} named {name!r}: {list_columns(columns)}")

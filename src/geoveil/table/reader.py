@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from geoveil.document.canonical import strict_json
 from geoveil.errors import InvalidFile, InvalidInput, require
+from geoveil.files import file_name
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -99,10 +100,10 @@ class Source:
     bytes, whatever the name of the file. ``fraction`` is the share of the file already read, for progress.
     """
 
-    def __init__(self, path: str) -> None:
-        self.path = path
-        self.name = "standard input" if path == PIPE else path
-        raw = sys.stdin.buffer if path == PIPE else Path(path).open("rb")  # noqa: SIM115 (see close)
+    def __init__(self, path: str | Path) -> None:
+        self.path = file_name(path)
+        self.name = "standard input" if self.path == PIPE else self.path
+        raw = sys.stdin.buffer if self.path == PIPE else Path(path).open("rb")  # noqa: SIM115 (see close)
         self._raw = cast(io.BufferedReader, raw)
         try:  # the length of a regular file; ``None`` where there is no knowing it
             size = os.fstat(raw.fileno()).st_size
@@ -126,7 +127,7 @@ class Source:
         self._bytes, self._head, self._ended, self.packed = unpacked, b"", False, True
 
     @classmethod
-    def of(cls, path: str | Source) -> Source:
+    def of(cls, path: str | Path | Source) -> Source:
         """The source of a name; one that is open already stays as it is."""
         return path if isinstance(path, Source) else cls(path)
 

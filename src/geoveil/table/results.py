@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import chain
+from pathlib import Path
 from typing import IO, Any, TypeVar, cast
 
 import numpy as np
@@ -20,6 +21,7 @@ from geoveil.errors import GeoveilError, InvalidFile, InvalidInput, Unsupported
 from geoveil.estimate.bars import Ends, ErrorBars, checked_level
 from geoveil.estimate.fitted import Estimate, Fit
 from geoveil.estimate.identifiability import Identifiability
+from geoveil.files import file_name
 from geoveil.space import Points, Space, space_from_dict
 from geoveil.table import locations, streamed, writer
 from geoveil.table.reader import Format, TableReader, format_of, open_table
@@ -122,18 +124,18 @@ def _known(ask: Callable[[], _Found]) -> _Found | None:
         return None
 
 
-def save_estimate(estimate: Estimate, path: str, *, level: float = 0.95) -> None:
+def save_estimate(estimate: Estimate, path: str | Path, *, level: float = 0.95) -> None:
     """Write an estimate by the ending of its name; ``load_estimate`` reads it back."""
-    write_result(path, estimate_result(estimate, level=level))
+    write_result(file_name(path), estimate_result(estimate, level=level))
 
 
-def load_estimate(path: str) -> Estimate:
+def load_estimate(path: str | Path) -> Estimate:
     """The estimate in a file that ``estimate.save``, ``geoveil estimate`` or the service wrote.
 
     It holds what the file does: shares, and for every cell its standard error and its interval at one level;
     regions need the estimate itself.
     """
-    found = read_result(path)
+    found = read_result(file_name(path))
     about = found.description or {}
     total = about.get("reports")
     if type(total) is not int or total < 1:

@@ -55,17 +55,17 @@ def save_tally(tally: Tally | TripTally, path: str | Path) -> None:
         sink.write(canonical_bytes(tally_to_dict(tally)) + b"\n")
 
 
-def load_tally(path: str | Source) -> Tally:
+def load_tally(path: str | Path | Source) -> Tally:
     """Read a tally's document, plain or gzip; ``-`` is a pipe."""
     return _loaded(path, "tally", Tally)
 
 
-def load_trip_tally(path: str | Source) -> TripTally:
+def load_trip_tally(path: str | Path | Source) -> TripTally:
     """The same of a tally of trips."""
     return _loaded(path, "trip_tally", TripTally)
 
 
-def _loaded(path: str | Source, kind: str, make: Callable[..., _Made]) -> _Made:
+def _loaded(path: str | Path | Source, kind: str, make: Callable[..., _Made]) -> _Made:
     """What is made of a document; whatever is wrong with it names the file."""
     with Source.of(path) as source, unpacking(source.name):
         data = source.read()

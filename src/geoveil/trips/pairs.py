@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from geoveil.arrays import FloatArray, IntArray, ReadOnly, frozen, indices
-from geoveil.channel.channel import Channel
+from geoveil.channel.channel import Channel, checked_channel
 from geoveil.channel.operator import DenseOperator, Operator
 from geoveil.errors import InvalidInput, Unsupported, number_of
 from geoveil.space.grid import Grid
@@ -46,7 +46,7 @@ class TripTally(ReadOnly):
         destinations: npt.ArrayLike,
         counts: npt.ArrayLike | None = None,
     ) -> None:
-        self.channel = checked_channel(channel)
+        self.channel = pairable(channel)
         size = channel.report_count
         begun = indices("origins", origins, size).ravel()
         ended = indices("destinations", destinations, size).ravel()
@@ -98,13 +98,9 @@ def check_both_ends(origins: int, destinations: int) -> None:
         )
 
 
-def checked_channel(channel: Channel) -> Channel:
+def pairable(channel: Channel) -> Channel:
     """The channel, if its reports are whole numbers that can be paired."""
-    if not isinstance(channel, Channel):
-        raise InvalidInput(
-            f"mechanism ({type(channel).__name__}) must be a mechanism on cells, such as gv.elastic(grid, …)"
-        )
-    if type(channel).tally is not Channel.tally:
+    if type(checked_channel("mechanism", channel)).tally is not Channel.tally:
         raise Unsupported(
             f"reports of {channel!r} are not cells; use one that reports cells, such as gv.elastic(grid, …)"
         )

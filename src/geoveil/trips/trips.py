@@ -15,7 +15,7 @@ from geoveil.position.positional import PositionalElastic
 from geoveil.randomness import SYSTEM, Randomness, checked_randomness
 from geoveil.trips.flow_fit import fitted_flows
 from geoveil.trips.flows import Flows
-from geoveil.trips.pairs import TripTally, check_both_ends, checked_channel
+from geoveil.trips.pairs import TripTally, check_both_ends, pairable
 
 TripReports = tuple[IntArray, IntArray]
 """Where trips began and where they ended, as noisy cells."""
@@ -41,7 +41,7 @@ class Trips:
     """
 
     def __init__(self, mechanism: Channel) -> None:
-        self.mechanism = checked_channel(mechanism)
+        self.mechanism = pairable(mechanism)
 
     # -- the promise ---------------------------------------------------------------------------
 

@@ -10,8 +10,8 @@ import numpy as np
 
 from geoveil.arrays import FloatArray, IntArray, count, finite, one_blas_thread
 from geoveil.channel.certificate import Certificate, certify, malformed, pairwise_losses
-from geoveil.channel.channel import FLOAT_TOLERANCE, Channel
-from geoveil.channel.guarantee import Guarantee
+from geoveil.channel.channel import FLOAT_TOLERANCE, Channel, checked_channel
+from geoveil.channel.guarantee import Guarantee, checked_guarantee
 from geoveil.errors import InvalidInput, RandomnessFailed, TooLarge, Unsupported
 from geoveil.randomness import SYSTEM, Randomness, checked_randomness, seeded
 from geoveil.space.projection import ECCENTRICITY_SQUARED, EQUATOR_KM
@@ -123,11 +123,11 @@ def audit(
     >>> audit(mechanism, draws=20_000, randomness=gv.seeded(7)).passed
     True
     """
-    if not isinstance(channel, Channel):
-        raise Unsupported(f"{type(channel).__name__} must be a channel over cells to be audited")
+    checked_channel("channel", channel)
     if not 0 < finite("false_alarm", false_alarm) < 1:
         raise InvalidInput(f"false_alarm ({false_alarm}) must lie between 0 and 1")
-    claim, source = channel.guarantee if claim is None else claim, checked_randomness(randomness)
+    claim = checked_guarantee("claim", claim) or channel.guarantee
+    source = checked_randomness(randomness)
     run = _Audit(channel, claim, count("draws", draws, least=1000), false_alarm / 3, source)
     run.attempt("the distances", check_distances, channel.space)
     run.attempt("the certificate", run.check_certificate)

@@ -10,10 +10,11 @@ import numpy as np
 
 from geoveil import arrays
 from geoveil.arrays import ArrayLike, FloatArray, IntArray
-from geoveil.channel.channel import Channel, Tally, inverse_distribution
+from geoveil.channel.channel import Channel, Tally, checked_channel, inverse_distribution
 from geoveil.errors import InvalidInput, number_of
 from geoveil.estimate import Estimator, IterativeBayesianUpdate
 from geoveil.estimate.fitted import Observations
+from geoveil.estimate.mixture import checked_estimator
 from geoveil.randomness import Randomness, checked_randomness
 from geoveil.verify.alarm import after_steps, batches
 
@@ -41,7 +42,8 @@ class Attack:
         reports: int,
         randomness: Randomness | None,
     ) -> None:
-        self.channels = [mechanisms] if isinstance(mechanisms, Channel) else list(mechanisms)
+        given: Any = mechanisms if isinstance(mechanisms, Sequence) else [mechanisms]
+        self.channels = [checked_channel("mechanisms", channel) for channel in given]
         if not self.channels:
             raise InvalidInput("mechanisms must not be empty; give at least one")
         if len({channel.report_count for channel in self.channels}) != 1:
@@ -186,7 +188,7 @@ def manipulation_gain(
     (3.13, True)
     """
     attack = Attack(mechanisms, prior, share, reports, randomness)
-    used = IterativeBayesianUpdate() if estimator is None else estimator
+    used = IterativeBayesianUpdate() if estimator is None else checked_estimator(estimator)
     honest = used.fit(attack.tallies(None))
     totals = _totals(regions, attack.size)
     tried = attack.fakes()
