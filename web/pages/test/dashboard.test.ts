@@ -414,4 +414,8 @@ test("the dashboard speaks German to whoever does", async () => {
   await page.getByRole("button", { name: "Anmelden" }).waitFor();
   expect(await page.evaluate(() => document.documentElement.lang)).toBe("de");
   await close();
+  const campaign = await operator(browser, service, await service.campaign(), { locale: "de-DE" });
+  await campaign.page.getByRole("button", { name: "Runde jetzt schließen" }).click();
+  await campaign.page.getByText("Die Runde hat zu wenige Meldungen, um geschlossen zu werden.").waitFor();
+  await campaign.close();
 });

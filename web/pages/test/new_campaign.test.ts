@@ -240,6 +240,15 @@ test("the form fits a phone in the dark with all of it open, and speaks German",
   await page.getByRole("button", { name: "Zeit hinzufügen" }).click();
   await page.locator("#slots-said").waitFor({ timeout: 60_000 }); // two times that begin together
   await page.getByRole("button", { name: "Zeit 3 entfernen" }).click();
+  await page.locator(".meaning .facts[lang=en] li").first().waitFor({ timeout: 60_000 });
+  expect(await page.locator(".meaning").innerText()).toContain("Vom Dienst, auf Englisch:");
+  await page.locator("#minimum").fill("-3");
+  await page.locator("#name").fill("Lyon");
+  await page.locator("form").evaluate((form: HTMLFormElement) => (form.noValidate = true));
+  await page.getByRole("button", { name: "Kampagne anlegen" }).click();
+  await page.locator("#minimum-said").waitFor();
+  expect(await page.locator("#minimum-said").innerText()).toMatch(/^Vom Dienst, auf Englisch: the reports that/);
+  expect(await page.locator("#minimum-said [lang=en]").innerText()).not.toContain("Dienst");
   expect(await findings(page)).toEqual([]);
   expect(await page.evaluate(() => document.documentElement.scrollWidth - innerWidth)).toBeLessThanOrEqual(0);
   await close();

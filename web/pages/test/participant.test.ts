@@ -1,6 +1,6 @@
 /** The participant page against the service itself: what it says, what it sends, and what it never sends. */
 
-import type { Browser } from "playwright-core";
+import type { Browser, Route } from "playwright-core";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { canonicalText, type JsonObject, sha256 } from "../../sdk/src/canonical.ts";
 import { campaign, executablePath, launch, operator, PHONE, SERVICE, Visit } from "./browser.ts";
@@ -520,6 +520,40 @@ describe.skipIf(!SERVICE || !executablePath)("the participant page", () => {
     await sendAndWait(page);
     expect(await page.locator("#receipt").innerText()).toBe("Gesendet und gezählt");
     expect(await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth)).toBe(true);
+    await visit.end();
+  });
+
+  it("refuses in German, with names at most in another language", async () => {
+    const visit = await Visit.begin(browser, { locale: "de-DE" });
+    const { page } = visit;
+    const told = async (answer: Parameters<Route["fulfill"]>[0], reason: string): Promise<string> => {
+      await page.route("**/mechanism", (route) => route.fulfill(answer));
+      await page.goto(`${SERVICE}/c/${id}`);
+      const notice = page.locator(`[data-reason="${reason}"]`);
+      await notice.waitFor();
+      await page.unroute("**/mechanism");
+      return notice.innerText();
+    };
+    const problem = (name: string) => ({
+      status: 409,
+      contentType: "application/problem+json",
+      body: JSON.stringify({ type: `https://geoveil.org/problems/${name}` }),
+    });
+    expect(await told(problem("unknown-campaign"), "problem")).toBe(
+      "Nicht gemeldet: Unter dieser Adresse gibt es keine Kampagne.",
+    );
+    expect(await told(problem("constructor"), "problem")).toBe(
+      "Nicht gemeldet: der Dienst hat abgelehnt. (constructor)",
+    );
+    expect(await told({ body: "{}" }, "document")).toMatch(/^Nicht gemeldet: die Regel ist nicht in Ordnung. \(\w+\)$/);
+    await page.route("**/assets/device_worker-*.js", async (route) => {
+      const answer = await route.fetch();
+      const without = 'Object.defineProperty(self, "indexedDB", { value: undefined });';
+      await route.fulfill({ response: answer, body: `${without}\n${await answer.text()}` });
+    });
+    expect(await told({ body: "{}" }, "ledger-unwritable")).toBe(
+      "Nicht gemeldet: die Liste der Meldungen lässt sich nicht schreiben; ohne sie kann nichts gemeldet werden.",
+    );
     await visit.end();
   });
 

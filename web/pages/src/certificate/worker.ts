@@ -24,7 +24,9 @@ export type Told =
 const tell = (told: Told): void => postMessage(told);
 
 addEventListener("message", (event: MessageEvent<Uint8Array>) => {
-  void check(event.data).catch((error: unknown) => tell({ told: "refused", reason: String((error as Error).message) }));
+  void check(event.data).catch((error: unknown) =>
+    tell({ told: "refused", reason: error instanceof RefusedDocument ? error.reason : String(error) }),
+  );
 });
 
 async function check(body: Uint8Array): Promise<void> {

@@ -1,5 +1,6 @@
 /** One campaign: live counts, its map, what stands behind it, its rounds, and what can be changed. */
 
+import type { ComponentChildren } from "preact";
 import { useCallback, useEffect, useMemo, useRef, useState } from "preact/hooks";
 import type { Backdrop } from "../map/backdrop.ts";
 import type { MapCanvas } from "../map/canvas.ts";
@@ -12,7 +13,7 @@ import { RegionButton, RegionWords, useRegion } from "../map/region.tsx";
 import { TimeChoice, timeWords, useTimes } from "../map/times.tsx";
 import { number } from "../texts/language.ts";
 import { Changes } from "./changes.tsx";
-import { inWords } from "./problem_words.ts";
+import { inWords, Theirs } from "./problem_words.tsx";
 import { wordsFor } from "../map/texts.ts";
 import {
   address,
@@ -38,7 +39,7 @@ export function CampaignView({ id, onDenied }: { id: string; onDenied: () => voi
   const [state, setState] = useState<State>();
   const [rounds, setRounds] = useState<Rounds>();
   const [live, setLive] = useState(true);
-  const [problem, setProblem] = useState("");
+  const [problem, setProblem] = useState<ComponentChildren>("");
   const again = useRef(0);
   const asking = useRef({ now: false, more: false });
 
@@ -101,11 +102,15 @@ export function CampaignView({ id, onDenied }: { id: string; onDenied: () => voi
           <Head state={state} live={live && !problem} />
           {state.preparation ? (
             <p class="card lead" role="status">
-              {state.preparation.problem
-                ? say.notPrepared(state.preparation.problem)
-                : state.preparation.needs_area
-                  ? say.needsArea(`/api/campaigns/${id}/area`)
-                  : say.preparing}
+              {state.preparation.problem ? (
+                <>
+                  {say.notPrepared} <Theirs>{state.preparation.problem}.</Theirs>
+                </>
+              ) : state.preparation.needs_area ? (
+                say.needsArea(`/api/campaigns/${id}/area`)
+              ) : (
+                say.preparing
+              )}
             </p>
           ) : shown === undefined ? (
             <p class="card lead">
@@ -195,7 +200,7 @@ function Shown({ state, round }: { state: State; round: number }) {
 
 function TripMap({ state, round }: { state: State; round: number }) {
   const [estimate, setEstimate] = useState<Estimate>();
-  const [problem, setProblem] = useState("");
+  const [problem, setProblem] = useState<ComponentChildren>("");
   useEffect(() => {
     service.estimate(state.id, round).then(setEstimate, (error: unknown) => setProblem(inWords(error)));
   }, [state.id, round]);
@@ -214,7 +219,7 @@ function Map({ state, round }: { state: State; round: number }) {
   const [backdrop, setBackdrop] = useState<Backdrop>();
   const [tiles, setTiles] = useState<{ tiles: string | null; attribution: string }>();
   const [showing, setShowing] = useState<Showing>("estimate");
-  const [problem, setProblem] = useState("");
+  const [problem, setProblem] = useState<ComponentChildren>("");
   const map = useRef<MapCanvas>(undefined);
   useEffect(() => {
     Promise.all([service.estimate(state.id, round), service.counts(state.id, round)])
@@ -340,10 +345,14 @@ function Behind({ state, estimate, words }: Founded) {
         <li>{say.madeFrom(estimate.reports, estimate.rounds.length)}</li>
         <li>{say.certificate(number(estimate.certificate_nats_per_report, 2))}</li>
         <li>
-          {say.stopped} <span lang="en">{estimate.stopped}.</span>
+          {say.stopped} <Theirs>{estimate.stopped}.</Theirs>
         </li>
         <li>{estimate.standard_error ? apart : say.noBars}</li>
-        {estimate.interval && <li lang="en">{estimate.interval.method}.</li>}
+        {estimate.interval && (
+          <li>
+            <Theirs>{estimate.interval.method}.</Theirs>
+          </li>
+        )}
         <Told estimate={estimate} />
         {hasMechanism(state) && (
           <li>
@@ -399,8 +408,8 @@ function Alarms({ state }: { state: State }) {
       <p class={state.alarm.raised ? "notice notice-warm" : "notice notice-good"}>
         {state.alarm.raised ? <strong>{say.alarmRaised}</strong> : say.noAlarm}
       </p>
-      <p class="small" lang="en">
-        {state.alarm.summary}
+      <p class="small">
+        <Theirs>{state.alarm.summary}</Theirs>
       </p>
     </section>
   );

@@ -1,11 +1,12 @@
 /** What an operator can change about a campaign; what cannot be undone is asked for twice. */
 
+import type { ComponentChildren } from "preact";
 import { useEffect, useState } from "preact/hooks";
 import { type Backdrop, DISTRICT } from "../map/backdrop.ts";
 import { isDistrict } from "../map/districts.tsx";
 import type { ShapeFile } from "../map/read_shapes.ts";
 import { ShapeFileField } from "../map/shape_file.tsx";
-import { inWords } from "./problem_words.ts";
+import { inWords } from "./problem_words.tsx";
 import { address, isOver, service, type State } from "./service.ts";
 import { say } from "./texts.ts";
 
@@ -22,10 +23,10 @@ interface Changed {
 }
 
 export function Changes({ state, onChanged, onDrawn }: Changed) {
-  const [problem, setProblem] = useState("");
+  const [problem, setProblem] = useState<ComponentChildren>("");
   const [sure, setSure] = useState<Sure>();
   const [name, setName] = useState(state.name);
-  const act = (work: () => Promise<unknown>, told: (words: string) => void = setProblem): void => {
+  const act = (work: () => Promise<unknown>, told: (words: ComponentChildren) => void = setProblem): void => {
     told("");
     setSure(undefined);
     work()
@@ -45,7 +46,10 @@ export function Changes({ state, onChanged, onDrawn }: Changed) {
       () => undefined,
     );
   }, [state.id]);
-  const [refusals, setRefusals] = useState({ streets: "", districts: "" });
+  const [refusals, setRefusals] = useState<Record<"streets" | "districts", ComponentChildren>>({
+    streets: "",
+    districts: "",
+  });
   /** Put streets or districts in the place of those that were there; the other stays. */
   const draw = (which: "streets" | "districts", file: ShapeFile | undefined): void => {
     act(

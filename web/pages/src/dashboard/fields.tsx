@@ -1,20 +1,21 @@
 /** Fields of forms: a number, a tick, and what is said against them beside them. */
 
 import type { ComponentChildren } from "preact";
+import { Theirs } from "./problem_words.tsx";
 
 interface SaidProps {
   readonly id: string;
   readonly words: string | undefined;
-  /** That of the service, unless the words are the form's own. */
-  readonly lang?: string;
+  /** Whether the words are the form's, instead of the service's. */
+  readonly own?: boolean;
 }
 
 /** What is said against a setting, beside the field of it. */
-export function Said({ id, words, lang = "en" }: SaidProps) {
+export function Said({ id, words, own }: SaidProps) {
   if (!words) return null;
   return (
-    <span class="refusal" id={`${id}-said`} role="alert" lang={lang}>
-      {words}
+    <span class="refusal" id={`${id}-said`} role="alert">
+      {own ? words : <Theirs>{words}</Theirs>}
     </span>
   );
 }

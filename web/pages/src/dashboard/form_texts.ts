@@ -1,6 +1,6 @@
 import { numberOf, texts } from "../texts/language.ts";
 
-/** What the form for a new campaign says; what the service says about its own numbers is in English. */
+/** What the form for a new campaign says by itself. */
 export const say = texts(
   {
     nameExample: "Lyon on foot",

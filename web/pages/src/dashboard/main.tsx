@@ -1,11 +1,11 @@
 /** The dashboard: sign in, all campaigns, a new one, one campaign. */
 
-import { render } from "preact";
+import { type ComponentChildren, render } from "preact";
 import { useEffect, useState } from "preact/hooks";
 import { announce, language } from "../texts/language.ts";
 import { CampaignView } from "./campaign.tsx";
 import { NewCampaign } from "./new_campaign.tsx";
-import { inWords } from "./problem_words.ts";
+import { inWords } from "./problem_words.tsx";
 import { type Listed, service, token } from "./service.ts";
 import { takeFromAddress } from "./simulated.ts";
 import { say } from "./texts.ts";
@@ -15,7 +15,7 @@ const AGAIN_MS = 3000;
 
 function SignIn({ onToken }: { onToken: () => void }) {
   const [given, setGiven] = useState("");
-  const [problem, setProblem] = useState("");
+  const [problem, setProblem] = useState<ComponentChildren>("");
   const [busy, setBusy] = useState(false);
   const enter = (event: Event): void => {
     event.preventDefault();
@@ -63,7 +63,7 @@ function SignIn({ onToken }: { onToken: () => void }) {
 
 function Campaigns() {
   const [campaigns, setCampaigns] = useState<readonly Listed[]>();
-  const [problem, setProblem] = useState("");
+  const [problem, setProblem] = useState<ComponentChildren>("");
   useEffect(() => {
     let again = 0;
     const look = (): void => {

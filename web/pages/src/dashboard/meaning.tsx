@@ -1,5 +1,6 @@
 /** What a campaign will mean, asked of the service whenever the form changes: in words, as a table, as a picture. */
 
+import type { ComponentChildren } from "preact";
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { colour } from "../map/colours.ts";
 import { largest, onScale } from "../map/estimate.ts";
@@ -8,8 +9,9 @@ import { useDark } from "../map/map_view.tsx";
 import { Stamp } from "../map/stamp.tsx";
 import { distance, number } from "../texts/language.ts";
 import { say } from "./form_texts.ts";
-import { inWords } from "./problem_words.ts";
+import { inWords } from "./problem_words.tsx";
 import { type Advice, Refusal, service } from "./service.ts";
+import { say as shared } from "./texts.ts";
 
 const ASK_MS = 450;
 const AGAIN_MS = 3000;
@@ -18,7 +20,7 @@ export interface Answered {
   readonly advice: Advice | undefined;
   /** Why there is none, where the service refuses. */
   readonly refusal: Refusal | undefined;
-  readonly problem: string;
+  readonly problem: ComponentChildren;
   readonly busy: boolean;
 }
 
@@ -76,6 +78,7 @@ export function Meaning({ advice, refusal, problem, busy }: Answered) {
           <>
             {busy && <p class="soft">{say.meaningWait}</p>}
             {advice.choices.length > 0 && <Choices advice={advice} />}
+            {shared.theirs && <p class="small soft">{shared.theirs}</p>}
             <ul class="facts" lang="en">
               {advice.sentences.map((sentence) => (
                 <li key={sentence}>{sentence}</li>

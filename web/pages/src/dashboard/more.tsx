@@ -1,7 +1,7 @@
 /** What most campaigns do without: several promises, maps of single times, trips, rounds by the clock, the guard. */
 
 import { useMemo } from "preact/hooks";
-import { language, number } from "../texts/language.ts";
+import { number } from "../texts/language.ts";
 import { about, Hint, NumberField, Said, Tick } from "./fields.tsx";
 import { say } from "./form_texts.ts";
 import {
@@ -141,7 +141,7 @@ function Times({ wish: { slots, trips }, change, refused }: Changed) {
             </option>
           ))}
         </select>
-        {wrong ? <Said id="slots" words={say.wrongStarts[wrong]} lang={language} /> : <Said id="slots" words={said} />}
+        {wrong ? <Said id="slots" words={say.wrongStarts[wrong]} own /> : <Said id="slots" words={said} />}
       </p>
       {timed && (
         <p class="field">

@@ -1,5 +1,6 @@
 /** A new campaign: where it is, what it promises, and what that will mean before it exists. */
 
+import type { ComponentChildren } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 import { boundsOf, type ShapeFile } from "../map/read_shapes.ts";
 import { isPlaces } from "../map/places.ts";
@@ -11,7 +12,7 @@ import { about, NumberField, Said } from "./fields.tsx";
 import { say } from "./form_texts.ts";
 import { Meaning, useAdvice } from "./meaning.tsx";
 import { MoreSettings, wantsMore } from "./more.tsx";
-import { inFormWords, inWords } from "./problem_words.ts";
+import { inFormWords, inWords, Theirs } from "./problem_words.tsx";
 import { type AreaLeft, Refusal, service } from "./service.ts";
 import { say as shared } from "./texts.ts";
 import { CONTROLS, draft, FIRST_WISH, forgetDraft, keepDraft, questionOf, settingsOf, type Wish } from "./wish.ts";
@@ -26,7 +27,7 @@ export function NewCampaign() {
   const [streets, setStreets] = useState<ShapeFile>();
   const [limits, setLimits] = useState<ShapeFile>();
   const [refusal, setRefusal] = useState<Refusal>();
-  const [problem, setProblem] = useState("");
+  const [problem, setProblem] = useState<ComponentChildren>("");
   const [busy, setBusy] = useState(false);
   const [open, setOpen] = useState(() => wantsMore(wish));
   const area = useAreaLeft(wish, limits);
@@ -64,7 +65,11 @@ export function NewCampaign() {
       location.hash = `#/${encodeURIComponent(made)}`;
     } catch (error) {
       const left = made !== "" && !(await service.remove(made).then(() => true, () => false)); // prettier-ignore
-      setProblem(left ? `${inWords(error)} ${say.halfMade(wish.name)}` : inWords(error));
+      setProblem(
+        <>
+          {inWords(error)} {left && say.halfMade(wish.name)}
+        </>,
+      );
       const field = error instanceof Refusal ? error.field : "";
       if (field in CONTROLS) {
         setRefusal(error as Refusal);
@@ -89,6 +94,7 @@ export function NewCampaign() {
     change(FIRST_WISH);
     setWish(FIRST_WISH);
   };
+  const noMask = refused("mask");
   const cells = area.left?.cells ?? answered.advice?.cells;
   const byPoints = area.left !== undefined && isPlaces(area.left.space);
   return (
@@ -140,7 +146,7 @@ export function NewCampaign() {
                   hint={say.limitsWhy}
                   wanted="areas or points"
                   chosen={limits}
-                  refusal={area.problem || refused("mask")}
+                  refusal={area.problem || (noMask && <Theirs>{noMask}</Theirs>)}
                   onChosen={chooseLimits}
                 />
                 <p role="status" class="small" id="left">
@@ -269,7 +275,7 @@ function leftInWords({ cells, of, space }: AreaLeft): string {
 
 interface Area {
   readonly left: AreaLeft | undefined;
-  readonly problem: string;
+  readonly problem: ComponentChildren;
   readonly busy: boolean;
 }
 
@@ -277,7 +283,7 @@ const NOTHING: Area = { left: undefined, problem: "", busy: false };
 
 /** What city limits leave of the box, or which places there are, asked of the service whenever either changes. */
 function useAreaLeft({ box, cellKm }: Wish, limits: ShapeFile | undefined): Area {
-  const [area, setArea] = useState(NOTHING);
+  const [area, setArea] = useState<Area>(NOTHING);
   const latest = useRef(0);
   useEffect(() => {
     const turn = ++latest.current;

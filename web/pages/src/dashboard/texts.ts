@@ -1,6 +1,6 @@
 import { numberOf, texts } from "../texts/language.ts";
 
-/** Everything the dashboard says by itself; what the service says about its own numbers is in English. */
+/** Everything the dashboard says by itself; what the service says about its own numbers is in English, as `theirs` tells. */
 export const say = texts(
   {
     title: "Geoveil dashboard",
@@ -13,7 +13,11 @@ export const say = texts(
     tokenWrong: "This is not the token of an operator here.",
     signOut: "Sign out",
     unreachable: "The service does not answer. This page tries again by itself.",
-    failed: (detail: string) => `The service refused: ${detail}`,
+    theirs: "",
+    failed: "The service refused:",
+    fault: (detail: string) => `Something went wrong in this page; load it again. (${detail})`,
+    /** Name of a problem → what it is, where the service would say it in another language. */
+    problems: {} as Readonly<Record<string, string>>,
     campaigns: "Campaigns",
     none: "There is no campaign yet. Make the first one: it takes a minute.",
     make: "New campaign",
@@ -49,7 +53,7 @@ export const say = texts(
       "The mechanism of these many cells is being made, which takes a minute or more. Reports can come when it is ready; this page says so by itself.",
     needsArea: (address: string) =>
       `The box has more cells than a mechanism is made for. Its mechanism is made when it has city limits that leave at most 65,536 of them: send them to ${address} (PUT, GeoJSON), or delete this campaign and give them in the form of another.`,
-    notPrepared: (problem: string) => `The campaign could not be prepared and has ended: ${problem}.`,
+    notPrepared: "The campaign could not be prepared and has ended:",
     showing: "Show",
     estimate: "estimate",
     doubt: "how sure",
@@ -117,7 +121,24 @@ export const say = texts(
     tokenWrong: "Das ist hier nicht das Token eines Betreibers.",
     signOut: "Abmelden",
     unreachable: "Der Dienst antwortet nicht. Diese Seite versucht es von selbst wieder.",
-    failed: (detail: string) => `Der Dienst lehnt ab: ${detail}`,
+    theirs: "Vom Dienst, auf Englisch:",
+    failed: "Der Dienst lehnt ab.",
+    fault: (detail: string) => `In dieser Seite ist etwas schiefgegangen; laden Sie sie neu. (${detail})`,
+    problems: {
+      "not-found": "Unter dieser Adresse gibt es nichts.",
+      "unknown-campaign": "Diese Kampagne gibt es nicht.",
+      "unknown-round": "Diese Runde hat die Kampagne nicht.",
+      "unknown-slot": "Diese Zeit hat die Kampagne nicht.",
+      "no-estimate-yet": "Es gibt noch keine Schätzung.",
+      "campaign-paused": "Die Kampagne ist angehalten.",
+      "campaign-preparing": "Die Kampagne wird noch vorbereitet.",
+      "campaign-ended": "Die Kampagne ist beendet.",
+      "campaign-finished": "Die Kampagne hatte ihre letzte Runde.",
+      "area-fixed": "Die Kampagne hat schon Meldungen und behält ihr Gebiet.",
+      "round-too-small": "Die Runde hat zu wenige Meldungen, um geschlossen zu werden.",
+      "body-too-large": "Das ist zu groß für den Dienst.",
+      "too-many-requests": "Aus diesem Netz kommen zu viele Anfragen. Versuchen Sie es in einigen Sekunden wieder.",
+    },
     campaigns: "Kampagnen",
     none: "Es gibt noch keine Kampagne. Legen Sie die erste an: Es dauert eine Minute.",
     make: "Neue Kampagne",
@@ -151,8 +172,8 @@ export const say = texts(
     preparing:
       "Der Mechanismus für so viele Zellen wird gemacht, das dauert eine Minute oder länger. Sobald er fertig ist, können Meldungen kommen; diese Seite sagt es von selbst.",
     needsArea: (address: string) =>
-      `Das Rechteck hat mehr Zellen, als ein Mechanismus haben kann. Der Mechanismus wird gemacht, sobald Grenzen höchstens 65.536 davon übrig lassen: Senden Sie sie an ${address} (PUT, GeoJSON), oder löschen Sie diese Kampagne und geben Sie sie im Formular einer anderen an.`,
-    notPrepared: (problem: string) => `Die Kampagne konnte nicht vorbereitet werden und ist beendet: ${problem}.`,
+      `Der Rahmen hat mehr Zellen, als ein Mechanismus haben kann. Der Mechanismus wird gemacht, sobald Grenzen höchstens 65.536 davon übrig lassen: Senden Sie sie an ${address} (PUT, GeoJSON), oder löschen Sie diese Kampagne und geben Sie sie im Formular einer anderen an.`,
+    notPrepared: "Die Kampagne konnte nicht vorbereitet werden und ist beendet.",
     showing: "Zeigen",
     estimate: "Schätzung",
     doubt: "wie sicher",
@@ -169,7 +190,7 @@ export const say = texts(
       `Aus ${numberOf(reports, "Meldung", "Meldungen")} von ${rounds === 1 ? "einer Runde" : `${rounds} Runden`}.`,
     certificate: (nats: string) =>
       `Zertifikat: Keine andere Karte erklärt die Meldungen um mehr als ${nats} Nat je Meldung besser.`,
-    stopped: "Hier wurde angehalten:",
+    stopped: "Warum hier angehalten wurde.",
     noBars: "Fehlerbalken fehlen: Für sie war keine Zeit.",
     mechanism: "Zertifikat des Mechanismus",
     mechanismWhy: "Eine öffentliche Seite, die jeder im Browser nachprüfen kann.",

@@ -2,6 +2,7 @@
 
 import type { Choices, Estimate } from "../map/estimate.ts";
 import { number, texts } from "../texts/language.ts";
+import { Theirs } from "./problem_words.tsx";
 
 const say = texts(
   {
@@ -13,7 +14,7 @@ const say = texts(
   },
   {
     title: "Was die Menschen gewählt haben",
-    promise: "Zusage, je km",
+    promise: "Versprechen, je km",
     reports: "Meldungen",
     bits: "Eine Meldung sagt, in Bit",
     few: "zu wenige, um es zu sagen",
@@ -25,11 +26,15 @@ export function Told({ estimate: { drift, slots } }: { estimate: Estimate }) {
   return (
     <>
       {drift && (
-        <li lang="en" id="drift">
-          {drift.summary}
+        <li id="drift">
+          <Theirs>{drift.summary}</Theirs>
         </li>
       )}
-      {slots && <li lang="en">{slots.summary}</li>}
+      {slots && (
+        <li>
+          <Theirs>{slots.summary}</Theirs>
+        </li>
+      )}
     </>
   );
 }
@@ -58,8 +63,8 @@ export function Contributions({ choices }: { choices: Choices | null }) {
           ))}
         </tbody>
       </table>
-      <p class="small" lang="en">
-        {choices.summary}
+      <p class="small">
+        <Theirs>{choices.summary}</Theirs>
       </p>
     </section>
   );

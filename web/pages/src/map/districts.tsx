@@ -1,5 +1,6 @@
 /** Districts that an operator drew: the share of each with an interval of its own, on the map and as a table. */
 
+import type { ComponentChildren } from "preact";
 import { useEffect, useMemo, useState } from "preact/hooks";
 import type { TangentPlane } from "../../../sdk/src/plane.ts";
 import { number, percent } from "../texts/language.ts";
@@ -17,7 +18,7 @@ export interface Districts {
   readonly features: Backdrop["features"];
   readonly shares: RegionShares | undefined;
   /** Why there are no shares. */
-  readonly problem: string;
+  readonly problem: ComponentChildren;
   readonly marked: number | undefined;
   readonly mark: (district: number | undefined) => void;
 }
@@ -27,11 +28,11 @@ export function useDistricts(
   backdrop: Backdrop | undefined,
   wanted: boolean,
   ask: (districts: object) => Promise<RegionShares>,
-  inWords: (error: unknown) => string,
+  inWords: (error: unknown) => ComponentChildren,
 ): Districts {
   const features = useMemo(() => (backdrop?.features ?? []).filter(isDistrict), [backdrop]);
   const [shares, setShares] = useState<RegionShares>();
-  const [problem, setProblem] = useState("");
+  const [problem, setProblem] = useState<ComponentChildren>("");
   const [marked, mark] = useState<number>();
   useEffect(() => {
     setShares(undefined);

@@ -1,5 +1,6 @@
 /** A region of a map, drawn by the reader, and its share of the people with an interval of its own. */
 
+import type { ComponentChildren } from "preact";
 import { useRef, useState } from "preact/hooks";
 import { percent } from "../texts/language.ts";
 import type { Rectangle } from "./canvas.ts";
@@ -27,7 +28,7 @@ export interface Region {
   /** Whether the next drag on the map chooses it. */
   readonly selecting: boolean;
   readonly selected: Rectangle | undefined;
-  readonly words: string;
+  readonly words: ComponentChildren;
   /** What is to be known about the interval, where there is one. */
   readonly note: string;
   toggle(): void;
@@ -35,10 +36,13 @@ export interface Region {
 }
 
 /** `ask` asks the service about a GeoJSON shape, and `inWords` tells what came instead of an answer. */
-export function useRegion(ask: (zone: object) => Promise<RegionShares>, inWords: (error: unknown) => string): Region {
+export function useRegion(
+  ask: (zone: object) => Promise<RegionShares>,
+  inWords: (error: unknown) => ComponentChildren,
+): Region {
   const [selecting, setSelecting] = useState(false);
   const [selected, setSelected] = useState<Rectangle>();
-  const [words, setWords] = useState("");
+  const [words, setWords] = useState<ComponentChildren>("");
   const [note, setNote] = useState("");
   const latest = useRef(0);
   const toggle = (): void => {

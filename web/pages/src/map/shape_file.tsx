@@ -1,5 +1,6 @@
 /** A place for a file with shapes: chosen with the keyboard, by hand, or dropped. */
 
+import type { ComponentChildren } from "preact";
 import { useRef, useState } from "preact/hooks";
 import { say } from "./file_texts.ts";
 import { readShapes, type ShapeFile, UnusableFile, type Wanted } from "./read_shapes.ts";
@@ -12,7 +13,7 @@ export interface ShapeFileProps {
   readonly wanted?: Wanted;
   readonly chosen: ShapeFile | undefined;
   /** What the service says against it. */
-  readonly refusal?: string | undefined;
+  readonly refusal?: ComponentChildren;
   readonly onChosen: (file: ShapeFile | undefined) => void;
 }
 

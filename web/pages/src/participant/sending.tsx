@@ -73,21 +73,31 @@ function statusOf(stage: Stage, placed: boolean, trips: boolean): string {
   return stage === "sending" ? words.sending : "";
 }
 
-/** Problems of a campaign that the page has words for. */
-const KNOWN: Readonly<Record<string, string>> = {
-  "campaign-paused": say.paused,
-  "campaign-preparing": say.preparing,
-  "campaign-finished": say.finished,
-};
+/** Problems of a campaign or a report that the page has words for. */
+const KNOWN = new Map([
+  ["campaign-paused", say.paused],
+  ["campaign-preparing", say.preparing],
+  ["campaign-finished", say.finished],
+  ["campaign-ended", say.ended],
+  ["unknown-campaign", say.unknown],
+  ["mechanism-expired", words.late],
+]);
+/** Reasons whose detail is a name for whoever looks into it; others are told in English, for programmers. */
+const NAMED = new Set<string>(["document", "answer", "problem", "waiting", "fault"]);
 
-/** Why nothing was reported, in the reader's words; what the service called it stands in brackets. */
+/** Why nothing was reported, in the reader's words; what device or service called it stands in brackets. */
 export function Failed({ failure: { reason, detail, sent } }: { failure: Failure }) {
-  const known = reason === "problem" ? KNOWN[detail ?? ""] : undefined;
+  const known = reason === "problem" ? KNOWN.get(detail) : undefined;
   const title = reason === "waiting" ? words.waiting : sent ? words.refusedSent : words.refused;
   return (
     <div class="notice notice-warm" role="alert" data-reason={reason}>
       <strong>{title}:</strong> {known ?? `${say.reasons[reason]}.`}
-      {detail && !known && <span class="soft"> ({detail})</span>}
+      {detail && !known && NAMED.has(reason) && (
+        <span class="soft" lang="en">
+          {" "}
+          ({detail})
+        </span>
+      )}
       {reason === "accuracy" && ` ${words.coarse}`}
       {(reason === "promise" || reason === "budget") && ` ${words.limits}`}
     </div>
@@ -141,7 +151,14 @@ export function Made({ charge, rule, settled, forgotten, busy, flush, over }: Ma
       )}
       {charge.state === "refused" && (
         <p>
-          {say.reasons.problem}. <span class="soft">({charge.problem})</span>
+          {KNOWN.get(charge.problem) ?? (
+            <>
+              {say.reasons.problem}.{" "}
+              <span class="soft" lang="en">
+                ({charge.problem})
+              </span>
+            </>
+          )}
         </p>
       )}
       {forgotten ? <p class="notice notice-warm">{receipt.forgotten}</p> : counted && <p>{receipt.once}</p>}

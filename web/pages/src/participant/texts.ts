@@ -36,9 +36,9 @@ const GERMAN_REASONS: Reasons = {
   accuracy: "die Ortung darf nicht gröber sein als ein Feld der Kampagne; messen Sie noch einmal",
   outside: "der Ort liegt außerhalb des Gebiets, und dieses Gerät soll dort schweigen",
   problem: "der Dienst hat abgelehnt",
-  "ledger-unreadable": "das Verzeichnis lässt sich nicht lesen; ohne es kann nichts gemeldet werden",
-  "ledger-unwritable": "das Verzeichnis lässt sich nicht schreiben; ohne es kann nichts gemeldet werden",
-  "ledger-busy": "ein anderes Fenster hält das Verzeichnis fest; versuchen Sie es noch einmal",
+  "ledger-unreadable": "die Liste der Meldungen lässt sich nicht lesen; ohne sie kann nichts gemeldet werden",
+  "ledger-unwritable": "die Liste der Meldungen lässt sich nicht schreiben; ohne sie kann nichts gemeldet werden",
+  "ledger-busy": "ein anderes Fenster schreibt gerade in die Liste der Meldungen; versuchen Sie es noch einmal",
   changed:
     "die Kampagne hat ihre Regel geändert, seit diese Seite sie gezeigt hat; versuchen Sie es noch einmal, um die neue zu lesen",
   waiting:
@@ -162,6 +162,7 @@ export const say = texts(
       place: "Choose a place first.",
       refused: "Not reported",
       refusedSent: "Sent, and not counted",
+      late: "The rule that the report was drawn by had expired when it arrived.",
       coarse: "Choose the place on the map, or measure again.",
       limits: "You can change your limits at the end of this page.",
       waiting: "Sent, not confirmed yet",
@@ -411,6 +412,7 @@ export const say = texts(
       place: "Wählen Sie zuerst einen Ort.",
       refused: "Nicht gemeldet",
       refusedSent: "Gesendet und nicht gezählt",
+      late: "Die Regel, nach der die Meldung gezogen wurde, war abgelaufen, als sie ankam.",
       coarse: "Wählen Sie den Ort auf der Karte, oder messen Sie noch einmal.",
       limits: "Ihre Grenzen können Sie am Ende dieser Seite ändern.",
       waiting: "Gesendet, noch nicht bestätigt",

@@ -1,3 +1,6 @@
+/** What the service refuses and says, in the reader's words where there are some. */
+
+import type { ComponentChildren } from "preact";
 import { Refusal } from "./service.ts";
 import { say } from "./texts.ts";
 
@@ -18,9 +21,26 @@ export function inFormWords(sentence: string): string {
   return sentence.replace(SETTING, (name) => CALLED[name]!);
 }
 
-/** A problem in the reader's words. */
-export function inWords(error: unknown): string {
-  if (!(error instanceof Refusal)) return say.failed(String(error));
+/** What the service says, which is English; whoever reads another language is told so first. */
+export function Theirs({ children }: { children: ComponentChildren }) {
+  return (
+    <>
+      {say.theirs && <span class="soft">{say.theirs} </span>}
+      <span lang="en">{children}</span>
+    </>
+  );
+}
+
+/** A problem in the reader's words, or in those of the service. */
+export function inWords(error: unknown): ComponentChildren {
+  if (!(error instanceof Refusal)) return say.fault(String(error));
   if (error.problem === "unreachable" || error.status >= 500) return say.unreachable;
-  return error.status === 401 ? say.tokenWrong : say.failed(error.message);
+  if (error.status === 401) return say.tokenWrong;
+  return (
+    say.problems[error.problem] ?? (
+      <>
+        {say.failed} <Theirs>{error.message}</Theirs>
+      </>
+    )
+  );
 }
