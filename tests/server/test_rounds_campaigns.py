@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections import Counter
 from functools import cache
 from pathlib import Path
@@ -20,7 +21,9 @@ from geoveil.server.conclusion import NothingToRelease, conclude
 from geoveil.server.round_documents import SLOW_CLOCKS_S, served
 from geoveil.server.worker import Jobs
 from geoveil.store import RoundRecord
+from geoveil.store.sqlite import SqliteStore
 from server.rounds_support import HOUR, NOON, City, Clock, campaign_settings, raises_problem
+from store.disk import Disk, Shadow, remains
 from store.memory import MemoryStore, open_any
 
 
@@ -229,6 +232,29 @@ def test_no_round_is_opened_after_the_last() -> None:
     assert [known.number for known in city.store.rounds("paris")] == [1]
     assert city.store.closings() == []
     assert city.estimated()["round"] == 1
+
+
+def test_an_end_and_the_closing_of_its_round_are_kept_together(tmp_path: Path) -> None:
+    """The power is cut at every call of the disk: a campaign that has ended waits for its estimate."""
+    disk, found = Disk("ending"), set()
+    city = City(store=SqliteStore(tmp_path / "store.db", vfs="ending"))
+    city.report(100)
+    cuts: list[dict[str, Shadow]] = []
+    disk.at_call = lambda what: cuts.append(disk.power_cut())
+    city.campaigns.change("paris", state="ended")
+    cuts.append(disk.power_cut())
+    city.store.close()
+    disk.unregister()
+    for turn, cut in enumerate(cuts):
+        folder = tmp_path / str(turn)
+        folder.mkdir()
+        remains(cut, folder, random.Random(turn))
+        store = SqliteStore(folder / "store.db")
+        kept = store.campaign("paris")
+        assert kept is not None
+        found.add((kept.state, len(store.closings())))
+        store.close()
+    assert found == {("running", 0), ("ended", 1)}
 
 
 def test_a_campaign_ends_without_estimate_when_its_last_document_expires_too_small() -> None:

@@ -488,6 +488,18 @@ class StoreContract:
         assert store.change_campaign("paris", state="ended")
         assert not store.replace_document(a_round(number=2), after=1, at_s=800)
 
+    def test_the_end_of_a_campaign_closes_its_round_where_it_has_enough(self, store: Store) -> None:
+        for name, reports in (("paris", 3), ("rome", 2)):
+            start(store, name)
+            store.add([Upload(name, 1, device_id(number), 0) for number in range(reports)])
+        for _ in range(2):  # the second time nothing is left to do
+            for name in ("paris", "rome"):
+                assert store.end_campaign(name, minimum=3, at_s=500)
+            assert store.closings() == [ClosingRecord("paris", 1, 500)]
+        assert {each.state for each in store.campaigns()} == {"ended"}
+        assert counts_at(store, 1)[1][0] == 3
+        assert not store.end_campaign(MISSING, minimum=0, at_s=500)
+
     def test_an_ended_campaign_keeps_its_last_estimate_and_opens_nothing(
         self, store: Store
     ) -> None:

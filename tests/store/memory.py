@@ -340,6 +340,15 @@ class MemoryStore:
             kept.record = replace(old, name=name or old.name, state=state or old.state)
             return True
 
+    def end_campaign(self, campaign: str, *, minimum: int, at_s: int) -> bool:
+        """End a campaign, and close its open round where it has enough reports."""
+        with self._lock:
+            ended = self.change_campaign(campaign, state="ended")
+            last = self.last_round(campaign)
+            if last is not None:
+                self.close_round(campaign, last.number, minimum=minimum, at_s=at_s)
+            return ended
+
     def publish_map(self, campaign: str, at_s: int | None) -> bool:
         """Everybody may see the map, or no longer."""
         with self._lock:

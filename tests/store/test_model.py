@@ -171,8 +171,10 @@ class Comparison:
 
     def change(self) -> None:
         name, state = self.campaign(), self.random.choice(("running", "paused", "ended", None))
-        title = self.random.choice((None, "Other"))
+        title, at_s = self.random.choice((None, "Other")), self.now_s
         self.both(lambda store: store.change_campaign(name, name=title, state=state))
+        if state == "ended":
+            self.both(lambda store: store.end_campaign(name, minimum=2, at_s=at_s))
 
     def delete(self) -> None:
         name = self.campaign()

@@ -232,18 +232,18 @@ class Campaigns:
 
         Raises ``unknown-campaign``, ``invalid-campaign`` or ``campaign-ended``.
         """
-        record = self._record(campaign)
+        record, settings, now = self._record(campaign), self.settings(campaign), int(self.clock())
         if name is not None:
-            msgspec.structs.replace(self.settings(campaign), name=name).problems()
+            msgspec.structs.replace(settings, name=name).problems()
         if state is not None and record.state == "ended" != state:
             raise Problem("campaign-ended", "an end is for good; make another campaign")
-        self.store.change_campaign(campaign, name=name, state=state)
+        self.store.change_campaign(campaign, name=name, state=None if state == "ended" else state)
         if published is not None:
-            self.store.publish_map(campaign, int(self.clock()) if published else None)
-        self._record(campaign)
+            self.store.publish_map(campaign, now if published else None)
         current = self.store.last_round(campaign)
-        if state == "ended" and current is not None and current.closed_at_s is None:
-            self._close(current, self.settings(campaign).minimum_reports)
+        if state == "ended" and (current is None or VERSION_1 not in current.document):
+            self.store.end_campaign(campaign, minimum=settings.minimum_reports, at_s=now)
+        self._record(campaign)
         self.forget(campaign)
 
     def delete(self, campaign: str) -> None:

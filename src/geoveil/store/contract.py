@@ -102,6 +102,18 @@ class Store(ABC):
         """Another name or state for a campaign; ``False`` where there is none."""
         return bool(self._write(sql.CHANGE_CAMPAIGN, campaign=campaign, name=name, state=state))
 
+    def end_campaign(self, campaign: str, *, minimum: int, at_s: int) -> bool:
+        """End a campaign and close its open round as :meth:`close_round` does, in one transaction.
+
+        ``False`` where there is no campaign; a round with fewer than ``minimum`` reports stays as it is.
+        """
+        with self.writing() as run:
+            locked = run(self.LOCKED, campaign=campaign)
+            if locked:
+                run(sql.CHANGE_CAMPAIGN, campaign=campaign, name=None, state="ended")
+                self._close_last(run, locked[0][0], minimum, at_s)
+        return bool(locked)
+
     def publish_map(self, campaign: str, at_s: int | None) -> bool:
         """Everybody may see the map from now on, or (``None``) no longer; ``False`` where there is none.
 
@@ -177,18 +189,21 @@ class Store(ABC):
         """
         with self.writing() as run:
             locked = run(self.LOCKED, campaign=campaign)
-            last = locked and run(sql.LAST_ROUND, campaign_key=locked[0][0])
-            if not last:
-                return False
-            key, newest, closed_at_s, total = last[0]
-            if newest != number or closed_at_s is not None or total < max(minimum, 1):
-                return False
-            ended = {"key": key, "at_s": at_s}
-            run("UPDATE round SET closed_at_s = :at_s WHERE key = :key", **ended)
-            run("INSERT INTO closing (round_key, closed_at_s) VALUES (:key, :at_s)", **ended)
-            run(self.ALONE)
-            sql.take_counts(run, locked[0][0], key)
-        return True
+            return bool(locked) and self._close_last(run, locked[0][0], minimum, at_s, number)
+
+    def _close_last(
+        self, run: sql.Run, campaign_key: int, minimum: int, at_s: int, number: int | None = None
+    ) -> bool:
+        """Close the last round of a campaign where it is open, large enough and (if given) this one."""
+        for key, newest, closed_at_s, total in run(sql.LAST_ROUND, campaign_key=campaign_key):
+            if number in (None, newest) and closed_at_s is None and total >= max(minimum, 1):
+                ended = {"key": key, "at_s": at_s}
+                run("UPDATE round SET closed_at_s = :at_s WHERE key = :key", **ended)
+                run("INSERT INTO closing (round_key, closed_at_s) VALUES (:key, :at_s)", **ended)
+                run(self.ALONE)
+                sql.take_counts(run, campaign_key, key)
+                return True
+        return False
 
     def closings(self) -> list[records.ClosingRecord]:
         """Closed rounds that wait for their estimate, oldest first."""
