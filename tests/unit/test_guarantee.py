@@ -215,3 +215,32 @@ def test_what_is_no_promise_is_refused(make, words: str) -> None:
 
 
 RESPONSE = gv.RandomizedResponse(gv.Line(2), epsilon=1.0)
+
+
+def test_a_promise_of_a_channel_speaks_in_the_unit_of_its_space() -> None:
+    line = gv.LinearGeometric(gv.Line(4), epsilon_per_unit=1.0)
+    dense = gv.DenseChannel(gv.Line(2), [[0.75, 0.25], [0.25, 0.75]])
+    for promise in (line.guarantee, dense.guarantee, 3 * line.guarantee):
+        assert " per unit" in str(promise)
+        assert " km" not in str(promise)
+    several = line.guarantee + dense.guarantee + LOCAL
+    assert " per unit" in str(several)
+    assert " km" not in str(several)
+    assert line.guarantee.explain(2.0).startswith("Two places 2 units apart")
+    assert line.guarantee == gv.PerKilometre(1.0)
+    assert " per km" in str(
+        gv.PlanarGeometric(gv.Grid(rows=2, columns=2, cell_km=1.0), epsilon_per_km=1.0).guarantee
+    )
+    assert " per unit" in str(pickle.loads(pickle.dumps(line)).guarantee)
+
+
+def test_designs_are_shown_by_their_public_names() -> None:
+    grid = gv.Grid.from_box(south=48.85, west=2.3, north=48.87, east=2.33, cell_km=1.0)
+    for between, shown in (("cells", gv.Elastic), ("positions", gv.PositionalElastic)):
+        design = gv.elastic(grid, epsilon_per_km=2.0, between=between)  # type: ignore[arg-type]
+        assert type(design) is not shown
+        assert repr(design).startswith(f"{shown.__name__}(Grid(")
+    assert repr(gv.Exponential(grid, epsilon_per_km=1.0)).startswith("Exponential(Grid(")
+    assert repr(gv.CircularNoise.of_rings([0.0, 1.0], [1 / np.pi])).startswith(
+        "CircularNoise(1 piece,"
+    )

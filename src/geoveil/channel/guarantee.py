@@ -34,6 +34,14 @@ class Guarantee(ABC):
 
     between_positions: ClassVar[bool] = False
     """Whether the two places are where people stand, whatever their cells."""
+    unit: ClassVar[str] = "km"
+    """What d is counted in: of a channel's promise the unit of its space."""
+
+    def counted_in(self, unit: str) -> Self:
+        """The same promise about distances in another unit, with the same numbers."""
+        made = copy(self)
+        object.__setattr__(made, "unit", unit)
+        return made
 
     @abstractmethod
     def loss(self, distance_km: npt.ArrayLike) -> FloatArray:
@@ -98,7 +106,7 @@ class Guarantee(ABC):
         return self * reports
 
     def __str__(self) -> str:
-        return self.sentence()
+        return self.sentence(self.unit)
 
 
 def as_written(value: float) -> Fraction:
@@ -367,6 +375,7 @@ class SumOfGuarantees(Guarantee):
             [*alike.values(), *others], key=lambda part: (type(part).__name__, repr(part))
         )
         object.__setattr__(self, "parts", tuple(together))
+        object.__setattr__(self, "unit", together[0].unit)
 
     def _flat(self) -> Iterator[Guarantee]:
         for part in self.parts:
@@ -396,7 +405,9 @@ class Promising:
     @property
     def guarantee(self) -> Guarantee | None:
         """What it promises; ``None`` where that is nothing."""
-        return self._promise()
+        promise = self._promise()
+        unit = self.space.unit if hasattr(self, "space") else "km"
+        return promise if promise is None or promise.unit == unit else promise.counted_in(unit)
 
     @guarantee.setter
     def guarantee(self, promise: Guarantee | None) -> None:

@@ -143,7 +143,9 @@ def explain_together(channels: Sequence[Channel], distance_km: float) -> str:
     alike = all(channel.told_apart == space for channel in channels)
     if not (alike or all(isinstance(channel.space, AnyGrid) for channel in channels)):
         total = math.fsum(float(promise.loss(distance)) for promise in promises)
-        return _sentence(_two_places(distance, reports), total, reports=reports)
+        return _sentence(
+            _two_places(distance, channels[0].space.unit, reports), total, reports=reports
+        )
     possible = _possible(space, distance)
     total = math.fsum(
         loss_between(promise, channel.told_apart, possible)
@@ -159,7 +161,7 @@ def between_places(guarantee: Guarantee, distance_km: float, *, reports: int = 1
     """
     distance = positive("distance_km", distance_km)
     level = float(guarantee.loss(distance))
-    pair = _two_places(distance, reports)
+    pair = _two_places(distance, guarantee.unit, reports)
     if guarantee.between_positions:
         pair = _two_people(None, distance, level)
         if reports > 1:
@@ -254,9 +256,9 @@ def _two_apart(space: Space | None, distance: float) -> str:
     return f"Two cells {far}"
 
 
-def _two_places(distance: float, reports: int) -> str:
+def _two_places(distance: float, unit: str, reports: int) -> str:
     teller = "mechanism tells" if reports == 1 else "mechanisms tell"
-    return f"Two places {_length(distance, 'km')} apart that the {teller} apart"
+    return f"Two places {_length(distance, unit)} apart that the {teller} apart"
 
 
 def _length(distance: float, unit: str) -> str:

@@ -45,7 +45,9 @@ class Mechanism(Channel):
 
     def __repr__(self) -> str:
         shown = (f"{key}={_short(value)}" for key, value in self.parameters().items())
-        return f"{type(self).__name__}({', '.join([repr(self.space), *shown])})"
+        # a design is shown as what it is: the class that names the law
+        named = next(kind for kind in type(self).__mro__ if "name" in vars(kind))
+        return f"{named.__name__}({', '.join([repr(self.space), *shown])})"
 
 
 def _short(value: Any) -> str:

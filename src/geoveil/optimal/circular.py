@@ -18,7 +18,7 @@ from geoveil.arrays import (
     probabilities,
 )
 from geoveil.channel.guarantee import Guarantee, checked_guarantee
-from geoveil.errors import InvalidInput
+from geoveil.errors import InvalidInput, number_of
 from geoveil.mechanism.noise import Noise
 from geoveil.optimal.regularity import Region, check_increasing
 from geoveil.optimal.segments import Segments, checked_radial, from_function
@@ -193,7 +193,7 @@ class CircularNoise(ByParts, Noise):
     def __repr__(self) -> str:
         promise = "" if self.guarantee is None else f", {self.guarantee.sentence()}"
         return (
-            f"CircularNoise({self.pieces.left.size} pieces, mean {self.expected_loss():.6g} km"
+            f"CircularNoise({number_of(self.pieces.left.size, 'piece')}, mean {self.expected_loss():.6g} km"
             f"{promise})"
         )
 
