@@ -802,6 +802,26 @@ def test_a_crowd_with_something_that_no_report_shows_bounds_nothing() -> None:
     assert high[8] < 1.0
 
 
+def test_a_difference_lies_between_minus_one_and_one_and_is_known_as_two_polls_are() -> None:
+    line, people = gv.Line(4), np.repeat([0, 1, 2], [300, 100, 9_600])
+    contrast = np.array([[-1.0, 1.0, 0.0, 0.0], [1.0, -1.0, 0.0, 0.0], [0.0, 0.0, -1.0, 1.0]])
+    exact = gv.DenseChannel(line, np.eye(4))
+    errors = gv.IterativeBayesianUpdate().fit(exact.tally(people)).errors
+    low, high = errors.interval(0.95, contrast)
+    assert low[0] < -0.02 < high[0] < 0 < low[1] < 0.02 < high[1]
+    np.testing.assert_allclose(low[1:2], -high[:1], rtol=1e-6)
+    as_a_poll = 2 * 1.96 * np.sqrt((0.04 - 0.02**2) / people.size)
+    assert high[0] - low[0] == pytest.approx(as_a_poll, rel=0.1)
+    assert -1 <= low[2] < -0.96 < high[2] < -0.95
+    noisy = gv.RandomizedResponse(line, epsilon=2.0)
+    held = []
+    for seed in range(200):
+        tally = noisy.tally(noisy.sample(people, randomness=gv.seeded(seed)))
+        low, high = gv.IterativeBayesianUpdate().fit(tally).errors.interval(0.95, contrast)
+        held.append((low <= [-0.02, 0.02, -0.96]) & (high >= [-0.02, 0.02, -0.96]))
+    assert np.mean(held) > 0.9
+
+
 def test_combinations_that_are_nowhere_zero_have_no_crowds() -> None:
     """All cells, and weights of either sign; the cell beside them keeps its own."""
     errors = blurred(2).errors

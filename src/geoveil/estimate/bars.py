@@ -71,8 +71,8 @@ class ErrorBars(ABC):
         """The standard error of every cell or combination; infinite where the data say nothing."""
 
     def interval(self, level: float, combinations: FloatArray | None = None) -> Ends:
-        """Low and high ends of the interval of every cell or combination, in [0, 1]."""
-        least, most = _possible(combinations)
+        """Low and high ends of the interval of every cell or combination, among its possible values."""
+        least, most = self._possible(combinations)
         centre = combined(self.centre, combinations)
         quantile = self._quantile(checked_level(level))
         reach = quantile * self.standard_error(combinations)
@@ -141,15 +141,30 @@ class ErrorBars(ABC):
     def _held(
         self, level: float, combinations: FloatArray | None, low: FloatArray, high: FloatArray
     ) -> Ends:
-        """An interval stretched to hold the estimate and a poll's interval, cut to [0, 1].
+        """An interval stretched to hold the estimate and a poll's interval, cut to what is possible.
 
-        0 ≤ low ≤ estimate ≤ high ≤ 1 for every cell and every set of cells.
+        0 ≤ low ≤ estimate ≤ high ≤ 1 for every cell and every set of cells. A difference is that of two
+        polls; how far they reach adds in squares (Zou & Donner, Statistics in Medicine 27, 2008).
         """
-        least, most = _possible(combinations)
-        width = np.where(self._certain(combinations), 0.0, most - least)
+        least, most = self._possible(combinations)
         centre = np.clip(combined(self.centre, combinations), low, high).clip(least, most)
-        share = np.divide(centre - least, width, out=np.zeros_like(centre), where=width > 0)
-        # What Clopper and Pearson say after a poll in which so large a share of the people said yes.
+        # a = base + up − down, base the possible value nearest to zero; only differences have both parts
+        base = np.clip(0.0, least, most)
+        fallen, down = np.zeros_like(centre), base - least
+        if combinations is not None:
+            fallen = np.maximum(base[..., None] - combinations, 0.0) @ self.centre
+        fallen = np.clip(fallen, np.maximum(base - centre, 0.0), down)
+        ups = self._poll(level, centre - base + fallen, most - base)
+        downs = self._poll(level, fallen, down)
+        estimate = combined(self.distribution, combinations)
+        lowest = np.minimum.reduce([low, centre - np.hypot(ups[0], downs[1]), estimate])
+        highest = np.maximum.reduce([high, centre + np.hypot(ups[1], downs[0]), estimate])
+        return np.clip(lowest, least, most), np.clip(highest, least, most)
+
+    def _poll(self, level: float, value: FloatArray, width: FloatArray) -> Ends:
+        """How far down and up Clopper and Pearson reach after a poll in which so large a part of the width
+        said yes."""
+        share = np.divide(value, width, out=np.zeros_like(value), where=width > 0).clip(0, 1)
         tail, tiny = (1 - level) / 2, np.finfo(float).tiny
         yes, no = self.people * share, self.people * (1 - share)
         fewest = np.where(yes > 0, betaincinv(np.maximum(yes, tiny), no + 1, tail), 0.0)
@@ -157,17 +172,18 @@ class ErrorBars(ABC):
         far = 5.0 / np.sqrt(self.people)  # after some 10¹⁶ answers the quantiles are not a number
         fewest = np.where(np.isnan(fewest), share - far, fewest)
         most_of = np.where(np.isnan(most_of), share + far, most_of)
-        estimate = combined(self.distribution, combinations)
-        below, above = np.maximum(share - fewest, 0.0), np.maximum(most_of - share, 0.0)
-        lowest = np.minimum.reduce([low, centre - width * below, estimate])
-        highest = np.maximum.reduce([high, centre + width * above, estimate])
-        return np.clip(lowest, 0, 1), np.clip(highest, 0, 1)
+        return width * np.maximum(share - fewest, 0.0), width * np.maximum(most_of - share, 0.0)
+
+    def _possible(self, combinations: FloatArray | None) -> Ends:
+        """The least and the greatest value that any distribution gives a cell or a combination."""
+        if combinations is None:
+            return np.full(self.distribution.size, float(self.distribution.size == 1)), np.ones(())
+        return np.asarray(combinations.min(axis=-1)), np.asarray(combinations.max(axis=-1))
 
     def _certain(self, combinations: FloatArray | None) -> BoolArray:
         """Which cells or combinations have the same value for every distribution, such as all cells."""
-        if combinations is None:
-            return np.full(self.distribution.size, self.distribution.size == 1)
-        return np.asarray(np.ptp(combinations, axis=-1) == 0)
+        least, most = self._possible(combinations)
+        return np.asarray(least == most)
 
     def _poll_error(self, combinations: FloatArray | None) -> FloatArray:
         """The standard error that as many people would leave who all said where they are."""
@@ -383,13 +399,6 @@ def combined(values: FloatArray, combinations: FloatArray | None) -> FloatArray:
 def _unknown(lost: FloatArray, combinations: FloatArray | None) -> BoolArray:
     """Which cells or combinations hold something of a lost direction."""
     return np.asarray((np.abs(combined(lost, combinations)) > LOST).any(axis=-1))
-
-
-def _possible(combinations: FloatArray | None) -> tuple[FloatArray, FloatArray]:
-    """The least and the greatest value that any distribution gives a cell or a combination."""
-    if combinations is None:
-        return np.zeros(()), np.ones(())
-    return np.asarray(combinations.min(axis=-1)), np.asarray(combinations.max(axis=-1))
 
 
 def checked_level(level: float) -> float:
