@@ -52,15 +52,27 @@ def test_rounds_that_stand_still_all_agree() -> None:
     assert standing.agreeing == (1, 2, 3, 4, 5, 6)
     assert not standing.drifting
     assert standing.looks == 5
-    assert standing.summary().startswith("All rounds agree about one map (p = ")
+    assert standing.summary().startswith("No round was found to differ from those before it")
+
+
+@pytest.mark.parametrize(("looks", "level"), [(1, "0.01"), (2, "0.0033"), (9, "0.00022")])
+def test_a_difference_not_claimed_is_said_with_the_level_of_its_look(
+    looks: int, level: str
+) -> None:
+    """Of p = 0.004 at the second look nobody says that all rounds agree."""
+    rounds = tuple(range(1, looks + 2))
+    words = Standing(agreeing=rounds, looks=looks, p_value=0.004).summary()
+    assert "agree" not in words
+    assert f"The newest has p = 0.004; a difference is claimed below {level} at this look" in words
 
 
 def test_a_round_that_disagrees_waits() -> None:
     standing = standing_after(HERE, HERE, HERE, THERE)
     assert (standing.agreeing, standing.waiting) == ((1, 2, 3), (4,))
     assert standing.summary() == (
-        "The map is made from rounds 1 to 3, which agree. Round 4 says otherwise: people may have "
-        "moved, or somebody sends fakes. Intervals hold both; 2 more rounds like it would take over."
+        "The map is made from rounds 1 to 3, not found to differ by more than chance. Round 4 says "
+        "otherwise: people may have moved, or somebody sends fakes. Intervals hold both; 2 more rounds like "
+        "it would take over."
     )
 
 
@@ -79,7 +91,8 @@ def test_the_words_fit_one_round_and_a_trusted_one() -> None:
         "sends fakes. Intervals hold both."
     )
     assert standing_after(HERE, THERE, HERE).summary() == (
-        "The map is made from rounds 1 and 3, which agree. Round 2 disagrees with these and is not used."
+        "The map is made from rounds 1 and 3, not found to differ by more than chance. Round 2 disagrees "
+        "with these and is not used."
     )
 
 
@@ -102,7 +115,10 @@ def test_a_burst_takes_over_nothing() -> None:
 
 def test_two_rounds_that_wait_are_spoken_of_as_two() -> None:
     said_so = standing_after(HERE, HERE, HERE, THERE, THERE).summary()
-    assert said_so.startswith("The map is made from rounds 1 to 3, which agree. Rounds 4 and 5 say")
+    assert said_so.startswith(
+        "The map is made from rounds 1 to 3, not found to differ by more than chance."
+    )
+    assert "Rounds 4 and 5 say" in said_so
     assert said_so.endswith("Intervals hold both; 1 more round like them would take over.")
 
 

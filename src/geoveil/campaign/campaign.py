@@ -282,8 +282,9 @@ class Campaign:
         levels = one_map.by_promise([done.tallies for done in used])
         estimate = self.rule.estimate(tallies, believed)
         compared = one_map.compared_levels(levels, estimate.distribution)
+        level = one_map.allowed_at(look)
         dependent = bool(last and last.dependent) or (
-            compared is not None and compared.p_value < one_map.allowed_at(look)
+            compared is not None and compared.p_value < level
         )
         if dependent:
             estimate = one_map.average_of_levels(levels, self.rule.estimator)
@@ -291,7 +292,7 @@ class Campaign:
             guarded = self._inspected(guard, used, last)
             estimate = guarded.estimate
         told = one_map.contributions(self.rule.promises, levels, estimate, self._least)
-        return one_map.Choices(told, self._least, compared, dependent), estimate, guarded
+        return one_map.Choices(told, self._least, compared, dependent, level), estimate, guarded
 
     def _inspected(
         self, guard: GuardedUpdate, used: Sequence[Round], last: Round | None

@@ -53,8 +53,8 @@ class Standing:
         """In words; without ``take_over`` of a campaign whose first round is trusted."""
         if not self.drifting:
             return self._agreement()
-        agree = ", which agree" if len(self.agreeing) > 1 else ""
-        said = [f"The map is made from {_rounds(self.agreeing)}{agree}."]
+        alike = ", not found to differ by more than chance" if len(self.agreeing) > 1 else ""
+        said = [f"The map is made from {_rounds(self.agreeing)}{alike}."]
         if self.waiting:
             more = CONFIRMING + 1 - len(self.waiting)
             one = len(self.waiting) == 1
@@ -82,7 +82,10 @@ class Standing:
                 "The newest round was not compared with those before it: it has, or they have, fewer than "
                 f"{LEAST_REPORTS} reports."
             )
-        return f"All rounds agree about one map (p = {self.p_value:.2g} for the newest)."
+        return (
+            "No round was found to differ from those before it by more than chance. The newest has p = "
+            f"{self.p_value:.2g}; {_claimed(allowed_at(self.looks))}."
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """As plain JSON values."""
@@ -101,6 +104,14 @@ class Standing:
 
 
 NO_ROUNDS = Standing()
+
+
+def _claimed(level: float) -> str:
+    """At which level a difference is claimed, and why there."""
+    return (
+        f"a difference is claimed below {level:.2g} at this look, so that at most about "
+        f"{100 * FALSE_CLAIM:g} in 100 campaigns without any are ever told of one"
+    )
 
 
 def _rounds(numbers: Sequence[int]) -> str:
@@ -177,7 +188,7 @@ def _compared(
 
 
 FALSE_CLAIM = 0.02
-"""How often a campaign whose people choose freely is told the contrary, in its whole life."""
+"""How often a campaign whose people stay, or choose freely, is told the contrary, in its whole life."""
 
 
 def allowed_at(look: int) -> float:
@@ -210,6 +221,8 @@ class Choices:
     """How well the levels agree about one map; ``None`` where fewer than two had enough reports."""
     dependent: bool
     """Whether the choice was found to depend on the place, now or at an earlier close."""
+    level: float = FALSE_CLAIM
+    """It is found to where the p of the comparison is below this."""
 
     @property
     def told(self) -> tuple[Level, ...]:
@@ -241,8 +254,10 @@ class Choices:
                 "Whether the choice depends on the place could not be tested: fewer than two promises "
                 f"have {LEAST_REPORTS} reports; the map takes it that it does not."
             )
-        no_sign = f"No sign that the choice depends on the place (p = {self.compared.p_value:.2g})"
-        return f"{no_sign}: the map is made from all reports together."
+        return (
+            "The choice was not found to depend on the place: the map is made from all reports together. "
+            f"The promises compared have p = {self.compared.p_value:.2g}; {_claimed(self.level)}."
+        )
 
 
 def by_promise(rounds: Sequence[Sequence[Tally]]) -> list[list[Tally]]:
