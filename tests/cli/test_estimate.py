@@ -270,6 +270,8 @@ def test_what_cannot_be_told_apart_is_said(folder: Path) -> None:
     assert "warning: not identifiable" in result.stderr
     assert "cannot tell cells 0 and 1 apart" in result.stderr
     assert "not identifiable" not in result.stdout  # said once
+    told = done("estimate", folder / "noisy.parquet", "-o", folder / "e.csv").stdout
+    assert " ".join(told.split()).count("identifiable the reports tell all") == 1
 
 
 @pytest.mark.parametrize(

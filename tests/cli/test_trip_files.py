@@ -167,7 +167,8 @@ def test_milliseconds_are_no_seconds_and_one_number_changes_no_other_time(tmp_pa
     arguments = ["tally", source, "--trips", "--consecutive-hours", 1, "--person", "user", "--json"]
     arguments += ["-o", tmp_path / "tally.json", *PROMISE, *BOX]
     assert json.loads(run(*arguments).stdout)["trips_counted"] == 1
-    for number in (1000 * begun, 1_612_111_512_345):  # Python takes the second for a day in 1612
+    # Python takes the second for a day in 1612, and the third would be in August of 1970
+    for number in (1000 * begun, 1_612_111_512_345, 20260501):
         write(source, "user,time,lat,lon", [("a", number + k, *HERE) for k in (0, 1)])
         refused = run(*arguments)
         assert refused.exit_code == 2

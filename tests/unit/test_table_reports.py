@@ -190,6 +190,8 @@ def test_geometry_of_a_pyarrow_table_cannot_be_kept() -> None:
     [
         ([1, 2], "must be a DataFrame"),
         ({"lat": LAT}, "no column named as a longitude"),
+        ({"lat": LAT, "lng": LNG, "x": LNG}, "more than one column named as a longitude"),
+        ({"latitude": LAT, "lng": LNG, "y": LAT}, "more than one column named as a latitude"),
         ({"lat": LAT, "lng": ["a", "b", "c"]}, "must hold numbers"),
         ({"lat": LAT, "lng": LNG[:2]}, "same length"),
         ({"lat": [[1.0]], "lng": [[2.0]]}, "one-dimensional"),

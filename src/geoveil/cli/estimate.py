@@ -204,7 +204,8 @@ def _tell(
     level: float, told: dict[str, str | None],
 ) -> None:  # fmt: skip
     """What was found, for people or for machines; ``told`` has the files and what was counted."""
-    untested = estimate.identifiable.reason.startswith("not tested")
+    why = estimate.identifiable.reason.removeprefix("identifiable: ")
+    untested = why.startswith("not tested")
     if not estimate.identifiable and not untested:
         console.warn(estimate.identifiable.reason)
     description = result.description or {}
@@ -227,8 +228,8 @@ def _tell(
             "certificate": most if math.isfinite(estimate.certificate) else none,
             "error bars": str(description["error_bars"]),
             # where it is not, a warning has said so
-            "identifiable": estimate.identifiable.reason if estimate.identifiable else "",
-            "left out": f"identifiability: {estimate.identifiable.reason}" if untested else "",
+            "identifiable": why if estimate.identifiable else "",
+            "left out": f"identifiability: {why}" if untested else "",
             **_fullest(result, districts, level),
             "picture": told["picture"],
         },

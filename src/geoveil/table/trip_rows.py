@@ -117,7 +117,7 @@ class ConsecutiveTrips:
         if not self._drop:
             raise InvalidFile(
                 f"row {before + int(missing[0]) + 1} of {self.name} must have a time in {self._time!r}, "
-                "such as 2026-05-01T08:30Z, or seconds, not milliseconds; correct it, or drop bad rows"
+                "such as 2026-05-01T08:30Z, or seconds, not milliseconds or days; correct it or drop bad rows"
             )
         self._untimed += missing.size
 
@@ -130,10 +130,18 @@ def _seconds(values: pa.Array) -> FloatArray:
         seconds = values.cast(pa.timestamp("s", values.type.tz), safe=False).cast(pa.int64())
         return np.asarray(seconds.to_numpy(zero_copy_only=False), dtype=np.float64)
     plain = locations.numbers(values)
-    seconds = np.where(np.abs(plain) < _LATEST_S, plain, np.nan)
+    seconds = np.where((np.abs(plain) < _LATEST_S) & ~_all_days(plain), plain, np.nan)
     others = np.flatnonzero(np.isnan(seconds))
     seconds[others] = [_second(value) for value in values.take(others).to_pylist()]
     return seconds
+
+
+def _all_days(numbers: FloatArray) -> bool:
+    """Whether all numbers read as days, 20260501: then they are no seconds of the year 1970."""
+    month, day = numbers // 100 % 100, numbers % 100
+    dated = (numbers // 1_000_000 == 20) | (numbers // 1_000_000 == 19)
+    valid = dated & (month >= 1) & (month <= 12) & (day >= 1) & (day <= 31) & (day % 1 == 0)
+    return bool(valid.size and valid.all())
 
 
 def _second(value: Any) -> float:
