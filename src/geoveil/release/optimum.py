@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
+from typing import Any
 
 import numpy as np
 from scipy.special import entr, rel_entr, softmax
@@ -138,6 +139,17 @@ FINE, COARSE = CertifiedWithin(1e-6, maximum=2000), CertifiedWithin(1e-3, maximu
 """How near the least leakage a design must come, in nats: on a whole lattice, and on a window."""
 
 
+def leaked_nats(design: Any, log_total: FloatArray) -> float:
+    """I(A; Ã) = −λD − Σ p log Z − Σ P(ã) log g(ã), g = P(ã)/c(ã), over vectors or orbits, in nats."""
+    probabilities, output = design.law.probabilities, design.output
+    seen, possible = probabilities > 0, output > 0
+    normaliser = float(probabilities[seen] @ log_total[seen])
+    logs = np.log(output[possible] / design.weights[possible])
+    return max(
+        0.0, -design.multiplier * design.distortion - normaliser - float(output[possible] @ logs)
+    )
+
+
 class ReleaseDesign:
     """Release ã instead of the counts a with probability ∝ c(ã)·e^{−λ·d(a, ã)}.
 
@@ -180,12 +192,8 @@ class ReleaseDesign:
 
     @cached_property
     def leakage_nats(self) -> float:
-        """I(A; Ã) = −λD − Σ p log Z − Σ P(ã) log g(ã), g = P(ã)/c(ã), in nats."""
-        seen, possible = self.law.probabilities > 0, self.output > 0
-        normaliser = self.law.probabilities[seen] @ self._averages.log_normaliser[seen]
-        logs = np.log(self.output[possible] / self.weights[possible])
-        expected = -self.multiplier * self.distortion - float(normaliser)
-        return max(0.0, expected - float(self.output[possible] @ logs))
+        """I(A; Ã), in nats."""
+        return leaked_nats(self, self._averages.log_normaliser)
 
     @property
     def leakage_bits(self) -> float:

@@ -25,7 +25,7 @@ from geoveil.estimate.em import Ascent, maximise
 from geoveil.estimate.stopping import Progress, Stop
 from geoveil.randomness import SYSTEM, Randomness
 from geoveil.release.counts import CountVectors
-from geoveil.release.optimum import FINE, WorkingSetNewton
+from geoveil.release.optimum import FINE, WorkingSetNewton, leaked_nats
 from geoveil.release.orbits import MOST_WORK, Orbits
 from geoveil.release.prior import EQUALLY_LIKELY, Prior, put_together
 
@@ -145,12 +145,9 @@ class SymmetricDesign:
 
     @cached_property
     def leakage_nats(self) -> float:
-        """I(A; Ã) = −λD − Σ p log Z − Σ P(ã) log g(ã), g = P(ã)/c(ã), in nats."""
-        seen, possible = self.law.probabilities > 0, self.output > 0
-        normaliser = float(self.law.probabilities[seen] @ np.log(self._total[seen]))
-        logs = np.log(self.output[possible] / self.weights[possible])
-        told = -self.multiplier * self.distortion - normaliser
-        return max(0.0, told - float(self.output[possible] @ logs))
+        """I(A; Ã), in nats."""
+        with np.errstate(divide="ignore"):  # Z may vanish where nobody is
+            return leaked_nats(self, np.log(self._total))
 
     @property
     def leakage_bits(self) -> float:
