@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from geoveil import arrays
-from geoveil.arrays import FloatArray, frozen, prior_over
+from geoveil.arrays import FloatArray, frozen, prior_over, uniform
 from geoveil.campaign import one_map
 from geoveil.campaign.elastic_design import Between, checked_between
 from geoveil.campaign.rounds import Closing, Round, as_saved, counted, without
@@ -334,7 +334,6 @@ class Campaign:
         rounds: Sequence[Round],
         *,
         rule: Rule,
-        prior: Any = None,
         minimum_reports: int = MINIMUM_REPORTS,
     ) -> Campaign:
         """The campaign as it stood with these rounds, oldest first, the last one open.
@@ -342,7 +341,7 @@ class Campaign:
         Every round needs its mechanism and its tally; of the estimates before, the last is enough.
         """
         resumed = cls.__new__(cls)
-        resumed._begin(space, rule, frozen(prior_over(prior, space.size)), minimum_reports)
+        resumed._begin(space, rule, frozen(uniform(space.size)), minimum_reports)
         resumed._rounds = list(rounds)
         return resumed
 
