@@ -27,7 +27,7 @@ from geoveil.estimate import (
 )
 from geoveil.estimate.bars import Nearby
 from geoveil.estimate.fitted import Observations
-from geoveil.estimate.uncertainty import informations, tangent_inverse
+from geoveil.estimate.uncertainty import conjugate_gradients, informations, tangent_inverse
 from geoveil.table.results import SavedErrors
 
 LINE = gv.Line(5)
@@ -839,3 +839,17 @@ def test_one_cell_has_everybody() -> None:
         gv.Tally(gv.PlanarGeometric(alone, epsilon_per_km=1.0), [9])
     )
     assert np.array_equal(np.ravel(estimate.interval(0.95)), [1.0, 1.0])
+
+
+def test_conjugate_gradients_solve_all_sides_and_say_what_is_lacking() -> None:
+    draws = np.random.default_rng(5)
+    factor = draws.normal(size=(40, 40))
+    matrix, sides = factor @ factor.T + np.diag(np.linspace(40, 80, 40)), draws.normal(size=(3, 40))
+    found, lacking, steps, settled = conjugate_gradients(
+        lambda x: x @ matrix, sides, lambda rest: rest / matrix.diagonal(), 200
+    )
+    assert settled
+    assert 10 < steps < 60
+    np.testing.assert_allclose(found @ matrix + lacking, sides, atol=1e-10)
+    np.testing.assert_allclose(found, np.linalg.solve(matrix, sides.T).T, rtol=0.02, atol=1e-4)
+    assert not conjugate_gradients(lambda x: x @ matrix, sides, np.asarray, 2)[3]

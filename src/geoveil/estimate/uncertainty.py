@@ -239,25 +239,11 @@ class InformationSolver:
         self, sides: FloatArray, tell: Callable[[int], None] = lambda steps: None
     ) -> tuple[FloatArray, int, bool]:
         """x with (J + diag(1/u²))x = sides (…, cells), all at once; its steps; whether they settled."""
-        # One run for every side: values, residual and direction are (sides, cells), lengths (sides,).
-        values, residual = np.zeros_like(sides), sides.copy()
-        direction = self._nearly_solved(residual)
-        slope = _dot(residual, direction)
-        gains: list[FloatArray] = []  # what each step adds to the energy xᵀ(J + diag(1/u²))x
-        settled = False
-        while not settled and len(gains) < _MOST_STEPS:
-            image = direction * self._ridge + sum(part.times(direction) for part in self._parts)
-            length = ratio(slope, _dot(direction, image))
-            values += length[:, None] * direction
-            residual -= length[:, None] * image
-            gains.append(length * slope)
-            onward = self._nearly_solved(residual)
-            before, slope = slope, _dot(residual, onward)
-            direction = onward + ratio(slope, before)[:, None] * direction
-            recent = np.sum(gains[-_WINDOW:], axis=0)
-            settled = bool((recent <= _SETTLED * np.sum(gains, axis=0)).all())
-            tell(len(gains))
-        return values, len(gains), settled
+        values, _, steps, settled = conjugate_gradients(
+            lambda x: np.asarray(x * self._ridge + sum(part.times(x) for part in self._parts)),
+            sides, self._nearly_solved, _MOST_STEPS, tell,
+        )  # fmt: skip
+        return values, steps, settled
 
     def _drawn(self, draws: int, expected: int, meter: stopping.Meter) -> Iterator[FloatArray]:
         """Draws from the inverse, a chunk at a time; each takes about as many steps as expected."""
@@ -314,6 +300,38 @@ class InformationSolver:
         return np.asarray(sum(map(Information.scores, self._parts, normal)))
 
 
+def conjugate_gradients(
+    times: Callable[[FloatArray], FloatArray],
+    sides: FloatArray,
+    nearly_solved: Callable[[FloatArray], FloatArray],
+    most_steps: int,
+    tell: Callable[[int], None] = lambda steps: None,
+) -> tuple[FloatArray, FloatArray, int, bool]:
+    """x with Ax = sides (any, cells), all at once: x, what it lacks, its steps, and whether they settled.
+
+    They have when the last ten added less than a thousandth to the energy xᵀAx of every side.
+    """
+    # values, residual and direction are (sides, cells), lengths (sides,)
+    values, residual = np.zeros_like(sides), sides.copy()
+    direction = nearly_solved(residual)
+    slope = _dot(residual, direction)
+    gains: list[FloatArray] = []  # what each step adds to the energy
+    settled = False
+    while not settled and len(gains) < most_steps:
+        image = times(direction)
+        length = _ratio(slope, _dot(direction, image))
+        values += length[:, None] * direction
+        residual -= length[:, None] * image
+        gains.append(length * slope)
+        onward = nearly_solved(residual)
+        before, slope = slope, _dot(residual, onward)
+        direction = onward + _ratio(slope, before)[:, None] * direction
+        recent = np.sum(gains[-_WINDOW:], axis=0)
+        settled = bool((recent <= _SETTLED * np.sum(gains, axis=0)).all())
+        tell(len(gains))
+    return values, residual, len(gains), settled
+
+
 def _within_total(changes: FloatArray, one: FloatArray) -> FloatArray:
     """(…, cells) brought to a sum of zero, as all changes of a distribution have; ``one`` solves for 1."""
     return np.asarray(changes - changes.sum(axis=-1, keepdims=True) * (one / one.sum()))
@@ -323,7 +341,7 @@ def _dot(first: FloatArray, second: FloatArray) -> FloatArray:
     return np.asarray(np.einsum("...i,...i->...", first, second))
 
 
-def ratio(above: FloatArray, below: FloatArray) -> FloatArray:
+def _ratio(above: FloatArray, below: FloatArray) -> FloatArray:
     """One over the other, zero where the other is."""
     return np.divide(above, below, out=np.zeros_like(above), where=below > 0)
 

@@ -19,7 +19,7 @@ from geoveil.arrays import FloatArray, IntArray, one_blas_thread
 from geoveil.channel.channel import Channel, Information, Tally
 from geoveil.errors import InvalidInput
 from geoveil.estimate.fitted import Observations, by_mechanism
-from geoveil.estimate.uncertainty import ratio
+from geoveil.estimate.uncertainty import conjugate_gradients
 from geoveil.estimate.uneven import PlacesOfAll
 from geoveil.space.space import MATRIX_LIMIT, Space
 
@@ -32,8 +32,7 @@ _FEW_BLOCKS = 8
 _MATRIX_CELLS = 1_024
 """Up to so many cells the information is a matrix; above, conjugate gradients need none."""
 _BLOCKS_ABOVE = 16
-_MOST_STEPS, _WINDOW, _CLOSE = 200, 10, 1e-3
-"""Until the last ten steps added less than a thousandth to what is known of every block."""
+_MOST_STEPS = 200
 _SINGULAR = 1e-10
 
 
@@ -194,23 +193,11 @@ def _by_gradients(
     parts: Sequence[Information], sides: FloatArray, theta: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
     """The same by conjugate gradients, all sides at once, where the matrix would be too large."""
-    values, image = np.zeros_like(sides), np.zeros_like(sides)
-    direction = sides * theta
-    slope = np.einsum("ij,ij->i", sides, direction)
-    energy: list[FloatArray] = []
-    for _ in range(_MOST_STEPS):
-        turned = np.asarray(sum(part.times(direction) for part in parts))
-        length = ratio(slope, np.einsum("ij,ij->i", direction, turned))[:, None]
-        values += length * direction
-        image += length * turned
-        energy.append(length[:, 0] * slope)
-        late = np.sum(energy[-_WINDOW:], axis=0)
-        if len(energy) > _WINDOW and (late <= _CLOSE * np.sum(energy, axis=0)).all():
-            break
-        scaled = (sides - image) * theta
-        before, slope = slope, np.einsum("ij,ij->i", sides - image, scaled)
-        direction = scaled + ratio(slope, before)[:, None] * direction
-    return values, image
+    values, lacking, _, _ = conjugate_gradients(
+        lambda x: np.asarray(sum(part.times(x) for part in parts)),
+        sides, lambda residual: residual * theta, _MOST_STEPS,
+    )  # fmt: skip
+    return values, sides - lacking
 
 
 def _compared(found: Sequence[_Estimated]) -> tuple[float, int]:
