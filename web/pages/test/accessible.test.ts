@@ -48,6 +48,39 @@ describe.skipIf(!SERVICE || !executablePath)("the participant page is accessible
     await visit.end();
   });
 
+  it("keeps its keys to colours where colours are forced", async () => {
+    const visit = await Visit.begin(browser, { forcedColors: "active" });
+    const { page } = visit;
+    await open(visit, id);
+    const [luck, report, ground] = await page.evaluate(() =>
+      [".dot.dot-luck", ".dot.dot-report", "body"].map(
+        (each) => getComputedStyle(document.querySelector(each)!).backgroundColor,
+      ),
+    );
+    expect(new Set([luck, report, ground]).size).toBe(3);
+    await visit.end();
+  });
+
+  it("never loses the keyboard's place where what was pressed goes", async () => {
+    const visit = await Visit.begin(browser);
+    const { page } = visit;
+    await open(visit, id);
+    const focused = (): Promise<string | undefined> => page.evaluate(() => document.activeElement?.id);
+    await choosePlace(page);
+    await page.locator("#clear").press("Enter");
+    await expect.poll(() => page.locator("#clear").count()).toBe(0);
+    await expect.poll(focused).toBe("measure");
+    await choosePlace(page);
+    await sendAndWait(page);
+    await page.locator("#erase").press("Enter");
+    await expect.poll(focused).toBe("erase-title");
+    await page.keyboard.press("Tab");
+    await page.keyboard.press("Tab");
+    await page.keyboard.press("Enter");
+    await expect.poll(focused).toBe("erase");
+    await visit.end();
+  });
+
   it("is used from the first line to the receipt by keyboard alone", async () => {
     const visit = await Visit.begin(browser, { reducedMotion: "reduce" });
     const { page } = visit;

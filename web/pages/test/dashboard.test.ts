@@ -380,22 +380,54 @@ test.each([
   await signedOut.page.getByRole("button", { name: "Sign in" }).waitFor();
   expect(await findings(signedOut.page)).toEqual([]);
   await signedOut.close();
-  const pages: [string, string][] = [
-    [`/#/?token=${TOKEN}`, "New campaign"],
-    [`/#/?token=${TOKEN}&campaign=new`, "What this will mean"],
-    [`/#/?token=${TOKEN}&campaign=${lyon}`, "What stands behind the map"],
-    [`/m/${lyon}`, "The same as a table"],
-    [`/certificate/${lyon}`, "What this page cannot prove"],
+  const pages: [string, string, string][] = [
+    [`/#/?token=${TOKEN}`, "New campaign", "Neue Kampagne"],
+    [`/#/?token=${TOKEN}&campaign=new`, "What this will mean", "Was das bedeuten wird"],
+    [`/#/?token=${TOKEN}&campaign=${lyon}`, "What stands behind the map", "Was hinter der Karte steht"],
+    [`/m/${lyon}`, "The same as a table", "Dasselbe als Tabelle"],
+    [`/certificate/${lyon}`, "What this page cannot prove", "Was diese Seite nicht beweisen kann"],
   ];
-  for (const [place, words] of pages) {
+  for (const [place, words, wordsInGerman] of pages) {
     const { page, close } = await openTab(browser, service.url + place, options);
     await page.getByText(words).first().waitFor();
     expect(await findings(page), place).toEqual([]);
     const wider = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
     expect(wider, place).toBeLessThanOrEqual(0);
     await close();
+    const small = { ...options, locale: "de-DE", viewport: { width: 320, height: 640 } }; // as at 400 % on a desk
+    const german = await openTab(browser, service.url + place, small);
+    await german.page.getByText(wordsInGerman).first().waitFor();
+    await expect.poll(() => german.page.evaluate(() => document.documentElement.scrollWidth - innerWidth)).toBe(0);
+    await german.close();
   }
   await service.call("PATCH", `/api/campaigns/${lyon}`, { published: false });
+});
+
+test("the keyboard's place and the title follow the reader, and colours that are forced tell what is pressed", async () => {
+  const id = await service.campaign({ name: "Followed" });
+  const { page, close } = await operator(browser, service, "", { forcedColors: "active" });
+  const focused = (): Promise<string | undefined> => page.evaluate(() => document.activeElement?.tagName);
+  await page.getByRole("link", { name: "Followed" }).press("Enter");
+  await page.getByRole("heading", { name: "Followed" }).waitFor();
+  await expect.poll(focused).toBe("MAIN");
+  await expect.poll(() => page.title()).toBe("Followed · Geoveil dashboard");
+  await page.getByRole("button", { name: "Delete", exact: true }).press("Enter");
+  const asked = page.getByRole("alertdialog");
+  await expect.poll(() => asked.evaluate((dialog) => dialog === document.activeElement)).toBe(true);
+  await page.keyboard.press("Tab");
+  await page.keyboard.press("Tab");
+  await page.keyboard.press("Enter");
+  await page.getByRole("alertdialog").waitFor({ state: "detached" });
+  await expect.poll(() => page.evaluate(() => document.activeElement?.textContent)).toBe("Delete");
+  await page.getByRole("link", { name: "All campaigns" }).press("Enter");
+  await page.getByRole("link", { name: "New campaign" }).press("Enter");
+  await page.getByRole("button", { name: "Zoom in" }).waitFor();
+  await expect.poll(() => page.title()).toBe("New campaign · Geoveil dashboard");
+  const ground = (name: string): Promise<string> =>
+    page.getByRole("button", { name }).evaluate((button) => getComputedStyle(button).backgroundColor);
+  expect(await ground("Draw the box")).not.toBe(await ground("Move the map"));
+  expect((await service.call("GET", `/api/campaigns/${id}`)).status).toBe(200);
+  await close();
 });
 
 test("a campaign that waits for city limits says how it gets them, and promises nobody a time", async () => {

@@ -4,7 +4,7 @@ import { render } from "preact";
 import { useEffect, useState } from "preact/hooks";
 import { roundedDown, roundedUp } from "../../../sdk/src/words.ts";
 import { address, Refusal, service, type State } from "../dashboard/service.ts";
-import { announce, distance, language, number } from "../texts/language.ts";
+import { announce, cost, distance, language, number } from "../texts/language.ts";
 import { say } from "./texts.ts";
 import type { Facts, Told } from "./worker.ts";
 
@@ -119,7 +119,7 @@ function Details({ facts, around }: { facts: Facts; around: boolean }) {
         <dl class="stack-tight">
           <dt class="soft small">{words.promised}</dt>
           <dd>
-            ε = {roundedUp(epsilonPerKm)} / km, η = {roundedUp(slackNats, 2)}
+            ε = {cost(epsilonPerKm)} / km, η = {number(Number(roundedUp(slackNats, 2)), 2)}
           </dd>
           <dt class="soft small">{say.fingerprint}</dt>
           <dd>

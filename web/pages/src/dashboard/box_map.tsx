@@ -131,10 +131,10 @@ export function BoxMap({ box, streets, limits, left, onBox }: Drawn) {
         <button type="button" aria-pressed={!drawing} onClick={() => setDrawing(false)}>
           {say.moveMap}
         </button>
-        <button type="button" aria-label="+" onClick={() => map.current?.scaleBy(1.5)}>
+        <button type="button" aria-label={say.zoomIn} onClick={() => map.current?.scaleBy(1.5)}>
           +
         </button>
-        <button type="button" aria-label="−" onClick={() => map.current?.scaleBy(1 / 1.5)}>
+        <button type="button" aria-label={say.zoomOut} onClick={() => map.current?.scaleBy(1 / 1.5)}>
           −
         </button>
       </div>

@@ -11,7 +11,7 @@ import { FlowView } from "../map/flow_view.tsx";
 import { CellTable, MapView } from "../map/map_view.tsx";
 import { RegionButton, RegionWords, useRegion } from "../map/region.tsx";
 import { TimeChoice, timeWords, useTimes } from "../map/times.tsx";
-import { number } from "../texts/language.ts";
+import { announce, number } from "../texts/language.ts";
 import { Changes } from "./changes.tsx";
 import { inWords, Theirs } from "./problem_words.tsx";
 import { wordsFor } from "../map/texts.ts";
@@ -83,6 +83,10 @@ export function CampaignView({ id, onDenied }: { id: string; onDenied: () => voi
       clearTimeout(again.current);
     };
   }, [id]);
+
+  useEffect(() => {
+    if (state) announce(`${state.name} · ${say.title}`);
+  }, [state?.name]);
 
   const [chosen, setChosen] = useState<number>();
   const [drawn, setDrawn] = useState(0); // how often shapes behind the map were changed here

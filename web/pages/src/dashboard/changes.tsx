@@ -1,7 +1,7 @@
 /** What an operator can change about a campaign; what cannot be undone is asked for twice. */
 
 import type { ComponentChildren } from "preact";
-import { useEffect, useState } from "preact/hooks";
+import { useEffect, useRef, useState } from "preact/hooks";
 import { type Backdrop, DISTRICT } from "../map/backdrop.ts";
 import { isDistrict } from "../map/districts.tsx";
 import type { ShapeFile } from "../map/read_shapes.ts";
@@ -172,25 +172,36 @@ export function Changes({ state, onChanged, onDrawn }: Changed) {
             {say.remove}
           </button>
         </div>
-        {sure && (
-          <div class="notice notice-warm stack-tight" role="alertdialog" aria-label={sure.question}>
-            <p>{sure.question}</p>
-            <div class="row">
-              <button type="button" class="quiet" onClick={() => act(sure.act)}>
-                {say.yes}
-              </button>
-              <button type="button" onClick={() => setSure(undefined)}>
-                {say.no}
-              </button>
-            </div>
-          </div>
-        )}
+        {sure && <Question {...sure} yes={() => act(sure.act)} no={() => setSure(undefined)} />}
         {problem && (
           <p class="notice notice-warm" role="alert">
             {problem}
           </p>
         )}
       </section>
+    </div>
+  );
+}
+
+/** Has the focus while it is asked, and gives it back. */
+function Question({ question, yes, no }: Sure & { readonly yes: () => void; readonly no: () => void }) {
+  const asked = useRef<HTMLDivElement>(null);
+  useEffect(() => {
+    const before = document.activeElement as HTMLElement | null;
+    asked.current!.focus();
+    return () => before?.focus();
+  }, []);
+  return (
+    <div class="notice notice-warm stack-tight" role="alertdialog" aria-label={question} ref={asked} tabIndex={-1}>
+      <p>{question}</p>
+      <div class="row">
+        <button type="button" class="quiet" onClick={yes}>
+          {say.yes}
+        </button>
+        <button type="button" onClick={no}>
+          {say.no}
+        </button>
+      </div>
     </div>
   );
 }

@@ -7,6 +7,8 @@ export const say = texts(
     where: "Where",
     drawBox: "Draw the box",
     moveMap: "Move the map",
+    zoomIn: "Zoom in",
+    zoomOut: "Zoom out",
     boxHow: "Drag on the map to draw the box, or type its edges in degrees.",
     boxNotDrawn: "The box as typed is not drawn: this map shows boxes of less than 10° on a side, away from the poles.",
     south: "South",
@@ -105,6 +107,8 @@ export const say = texts(
     where: "Wo",
     drawBox: "Rahmen zeichnen",
     moveMap: "Karte bewegen",
+    zoomIn: "Vergrößern",
+    zoomOut: "Verkleinern",
     boxHow: "Ziehen Sie auf der Karte den Rahmen auf, oder geben Sie seine Ränder in Grad ein.",
     boxNotDrawn:
       "Der eingegebene Rahmen ist nicht gezeichnet: Diese Karte zeigt Rahmen von weniger als 10° Seitenlänge, nicht an den Polen.",

@@ -1,7 +1,7 @@
 /** The dashboard: sign in, all campaigns, a new one, one campaign. */
 
 import { type ComponentChildren, render } from "preact";
-import { useEffect, useState } from "preact/hooks";
+import { useEffect, useRef, useState } from "preact/hooks";
 import { announce, language } from "../texts/language.ts";
 import { CampaignView } from "./campaign.tsx";
 import { NewCampaign } from "./new_campaign.tsx";
@@ -124,8 +124,15 @@ function Dashboard() {
     addEventListener("hashchange", moved);
     return () => removeEventListener("hashchange", moved);
   }, []);
-  useEffect(() => announce(say.title), []);
   const wanted = place.replace(/^#\/?/, "");
+  const first = useRef(true);
+  useEffect(() => {
+    announce(wanted === "new" ? `${say.make} · ${say.title}` : say.title);
+    const main = document.querySelector("main")!;
+    main.tabIndex = -1;
+    if (!first.current) main.focus(); // the link that led here is gone
+    first.current = false;
+  }, [wanted, signedIn]);
   if (!signedIn) return <SignIn onToken={() => setSignedIn(true)} />;
   const leave = (): void => {
     token.forget();

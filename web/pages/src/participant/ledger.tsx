@@ -1,7 +1,7 @@
 /** Everything that was ever sent from this browser, what it cost, and how to forget it. */
 
 import { odds } from "@geoveil/client";
-import { useState } from "preact/hooks";
+import { useEffect, useRef, useState } from "preact/hooks";
 import { cost, language, left, number } from "../texts/language.ts";
 import type { Charge, Ledger, Limits } from "./device.ts";
 import { say } from "./texts.ts";
@@ -67,17 +67,23 @@ function Charges({ history }: { history: readonly Charge[] }) {
 
 /** Asked twice: what it means stands between. */
 function Erase({ erase }: Pick<Shown, "erase">) {
-  const [asked, setAsked] = useState(false);
+  const [asked, setAsked] = useState<boolean>();
+  const [button, title] = [useRef<HTMLButtonElement>(null), useRef<HTMLHeadingElement>(null)];
+  useEffect(() => {
+    if (asked !== undefined) (button.current ?? title.current)?.focus(); // what was pressed is gone
+  }, [asked]);
   if (!asked) {
     return (
-      <button type="button" id="erase" onClick={() => setAsked(true)}>
+      <button type="button" id="erase" ref={button} onClick={() => setAsked(true)}>
         {words.erase}
       </button>
     );
   }
   return (
     <div class="notice notice-warm stack" role="group" aria-labelledby="erase-title">
-      <h3 id="erase-title">{words.eraseTitle}</h3>
+      <h3 id="erase-title" ref={title} tabIndex={-1}>
+        {words.eraseTitle}
+      </h3>
       <ul class="list">
         {words.eraseMeans.map((line) => (
           <li>{line}</li>

@@ -1,6 +1,6 @@
 /** Where the person is, by the browser, by the map or by typing; it stays in this page. */
 
-import { useState } from "preact/hooks";
+import { useRef, useState } from "preact/hooks";
 import type { Backdrop } from "../map/backdrop.ts";
 import { degrees, distance, number } from "../texts/language.ts";
 import type { Cloud, Fix, Rule } from "./device.ts";
@@ -103,6 +103,11 @@ function rounded(km: number): number {
 function Ways({ which, fix, choose }: Pick<Shown, "which" | "fix" | "choose">) {
   const [measuring, setMeasuring] = useState(false);
   const [problem, setProblem] = useState("");
+  const button = useRef<HTMLButtonElement>(null);
+  const clear = (): void => {
+    button.current?.focus(); // that of clearing goes
+    choose(undefined);
+  };
   const measure = (): void => {
     if (!navigator.geolocation) return setProblem(words.failed); // some browsers have none, or let people switch it off
     setMeasuring(true);
@@ -122,11 +127,11 @@ function Ways({ which, fix, choose }: Pick<Shown, "which" | "fix" | "choose">) {
   return (
     <>
       <div class="row">
-        <button type="button" id={named(which, "measure")} disabled={measuring} onClick={measure}>
+        <button type="button" ref={button} id={named(which, "measure")} disabled={measuring} onClick={measure}>
           {measuring ? words.measuring : words.measure}
         </button>
         {fix && (
-          <button type="button" id={named(which, "clear")} onClick={() => choose(undefined)}>
+          <button type="button" id={named(which, "clear")} onClick={clear}>
             {words.clear}
           </button>
         )}
