@@ -109,6 +109,17 @@ describe.skipIf(!SERVICE || !executablePath)("the participant page", () => {
     expect(await page.evaluate(() => "harmed" in window)).toBe(false);
     expect(await page.locator("img, script:not([src]), h1 *").count()).toBe(0);
     expect(visit.complaints).toEqual([]);
+    const hostile = `\u202edneS\u2028 ${"a".repeat(500)}Z${"\u0301".repeat(90)}`;
+    const answer = { name: `Z${"\u0301".repeat(90)}${hostile}`, state: "open", reports_counted: { all: -7 } };
+    await page.route(`**/api/campaigns/${id}`, (route) => route.fulfill({ json: answer }));
+    await page.setViewportSize({ width: 320, height: 600 });
+    await page.reload();
+    await page.locator("h1").waitFor();
+    const shown = `Z${"\u0301".repeat(3)}dneS ${"a".repeat(191)}`;
+    expect([await page.locator("h1").innerText(), await page.title()]).toEqual([shown, shown]);
+    expect(await page.locator("header").innerText()).toMatch(/named by its operator · 0 reports counted/);
+    expect(await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth)).toBe(true);
+    await page.unroute(`**/api/campaigns/${id}`);
     for (const body of ['{"name":{"__html":"x"},"state":"open"}', "<b>", '{"name":"x","state":[]}', "null"]) {
       await page.route(`**/api/campaigns/${id}`, (route) => route.fulfill({ body, contentType: "text/html" }));
       await page.reload();
@@ -329,7 +340,7 @@ describe.skipIf(!SERVICE || !executablePath)("the participant page", () => {
       await other.locator("#erase").click();
       await other.locator("#erase-now").click();
       await other.getByText("The list is deleted.").waitFor();
-      expect(await other.evaluate(() => document.activeElement?.id)).toBe("erasure");
+      await expect.poll(() => other.evaluate(() => document.activeElement?.id)).toBe("erasure");
       go();
       await page.locator(".receipt", { hasText: "This report is not in the list of this browser" }).waitFor();
       const said = await page.locator(".receipt").innerText();
@@ -506,6 +517,27 @@ describe.skipIf(!SERVICE || !executablePath)("the participant page", () => {
       expect(visit.bodies).toEqual([]);
       await visit.end();
     }
+  });
+
+  it("shows the fingerprint that was sent, and asks for what the rule asks, whatever the service said before", async () => {
+    const visit = await Visit.begin(browser);
+    const { page } = visit;
+    const state = (await (await fetch(`${SERVICE}/api/campaigns/${id}`)).json()) as { settings: object };
+    const trips = { ...state, settings: { ...state.settings, trips: true } };
+    await page.route(`**/api/campaigns/${id}`, (route) => route.fulfill({ json: trips }));
+    await open(visit, id);
+    expect(await page.locator("header .lead").innerText()).toMatch(/maps where people are/);
+    await choosePlace(page);
+    const json = await changedRule(id, { not_before: 7 }); // the same, with another fingerprint
+    await page.route("**/mechanism", (route) => route.fulfill({ json }));
+    await page.route("**/reports", (route) => {
+      const { id } = route.request().postDataJSON() as { id: string };
+      return route.fulfill({ json: { id, status: "counted" } });
+    });
+    await sendAndWait(page);
+    expect((JSON.parse(visit.bodies[0]!) as { mechanism: string }).mechanism).toBe(json["id"]);
+    expect(await page.locator("#fingerprint").innerText()).toBe(json["id"]);
+    await visit.end();
   });
 
   it("speaks German to whoever reads German, on a phone", async () => {

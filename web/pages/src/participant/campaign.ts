@@ -18,7 +18,9 @@ export type Missing = "unknown" | "unreachable";
 const KEPT = "geoveil-limits";
 const USUAL: Limits = { maxEpsilonPerKm: 2, budgetPerKm: 10 };
 const TIMEOUT_MS = 10_000;
-const LONGEST_NAME = 300;
+const LONGEST_NAME = 200;
+/** What no name has at the service: it would change how other text reads, or cover it. */
+const UNSEEN = /[\p{Cc}\p{Cf}\p{Cs}\p{Co}\p{Zl}\p{Zp}]|(?<=\p{M}{3})\p{M}/gu;
 
 /** The link that this page is: what a device opens, and what `geoveil audit` is given. */
 export const LINK = (location.origin + location.pathname).replace(/\/$/, "");
@@ -30,6 +32,7 @@ function ask(rest: string, accept: string): Promise<Response> {
     headers: { Accept: accept },
     credentials: "omit",
     cache: "no-store",
+    redirect: "error",
     referrerPolicy: "no-referrer",
     signal: AbortSignal.timeout(TIMEOUT_MS),
   });
@@ -64,10 +67,10 @@ function campaignOf(answer: unknown): Campaign | Missing {
   const all = typeof counted === "object" && counted !== null ? (counted as Record<string, unknown>)["all"] : 0;
   if (typeof name !== "string" || typeof state !== "string") return "unreachable";
   return {
-    name: name.slice(0, LONGEST_NAME),
+    name: [...name.replace(UNSEEN, "")].slice(0, LONGEST_NAME).join(""),
     state,
     over: state === "ended" || state === "finished",
-    reports: typeof all === "number" && Number.isSafeInteger(all) ? all : 0,
+    reports: typeof all === "number" && Number.isSafeInteger(all) && all > 0 ? all : 0,
     trips: asked["trips"] === true,
   };
 }

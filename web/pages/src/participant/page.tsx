@@ -40,6 +40,7 @@ const MAY_CHOOSE = new Set<string>(["promise", "level"]);
 export function Page() {
   const [campaign, setCampaign] = useState<Campaign | Missing>();
   const [attempt, setAttempt] = useState(0);
+  const [trips, setTrips] = useState<boolean>(); // as the rule says
   useEffect(() => {
     announce(say.loading);
     void fetchCampaign().then((found) => {
@@ -86,7 +87,7 @@ export function Page() {
           {say.by(HOST)} · {say.counted(campaign.reports)}
         </p>
         <h1>{campaign.name}</h1>
-        {!campaign.over && <p class="lead">{campaign.trips ? say.trip.lead : say.lead}</p>}
+        {!campaign.over && <p class="lead">{(trips ?? campaign.trips) ? say.trip.lead : say.lead}</p>}
         {campaign.state === "paused" && <p class="notice notice-warm">{say.paused}</p>}
         {campaign.over && <p class="notice notice-warm">{say[campaign.state as "ended" | "finished"]}</p>}
         {waits && (
@@ -95,7 +96,7 @@ export function Page() {
           </p>
         )}
       </header>
-      {!waits && <Participation over={campaign.over} />}
+      {!waits && <Participation over={campaign.over} told={setTrips} />}
     </>
   );
 }
@@ -104,7 +105,7 @@ export function Page() {
  * All that depends on the device: it is opened again when the limits change, and when the ledger is deleted. Where
  * the campaign is over, what was sent is left.
  */
-function Participation({ over }: { over: boolean }) {
+function Participation({ over, told }: { over: boolean; told: (trips: boolean) => void }) {
   const device = useRef<DeviceProxy | undefined>(undefined);
   const [limits, setLimits] = useState(keptLimits);
   const [chosen, setChosen] = useState<number>();
@@ -132,6 +133,7 @@ function Participation({ over }: { over: boolean }) {
     const proxy = new DeviceProxy((read) => {
       performance.mark("rule read");
       setRule(read);
+      told(read.trips);
       setChecked(false);
     });
     device.current = proxy;
@@ -270,7 +272,7 @@ function Participation({ over }: { over: boolean }) {
       )}
       {erasure && <Erasure words={erasure} />}
       {ledger && <LedgerView {...{ ledger, limits, erase }} host={HOST} />}
-      {shows && <Proof fingerprint={rule?.id ?? made?.mechanism} over={ended} />}
+      {shows && <Proof fingerprint={made?.mechanism ?? rule?.id} over={ended} />}
       <footer class="stack-tight">
         {rule && <Numbers rule={rule} />}
         <LimitsForm
