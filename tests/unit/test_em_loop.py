@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import geoveil as gv
 from contract.estimators import counts_of, matrices
-from geoveil.arrays import FloatArray
+from geoveil.arrays import FloatArray, uniform
 from geoveil.errors import InvalidInput
 from geoveil.estimate import (
     ActiveSetNewton,
@@ -301,3 +301,22 @@ def test_columns_come_out_in_order_from_a_stack() -> None:
         StackedOperator([DenseOperator(np.eye(2)), DenseOperator(np.eye(3))])
     with pytest.raises(InvalidInput, match="empty"):
         StackedOperator([])
+
+
+@pytest.mark.parametrize(("columns", "small"), [(12, True), (30, False)])
+def test_places_in_few_cells_are_one_matrix_also_of_two_rounds(columns: int, small: bool) -> None:
+    grid = gv.Grid.from_box(
+        south=45.0, west=4.0, north=45.08, east=4.0 + columns / 78.7, cell_km=1.0
+    )
+    law = gv.elastic(grid, epsilon_per_km=2.0, camouflage=0.5).places(3)
+    assert law is not None
+    assert law.shape[0] > 512
+    for operator in (law, StackedOperator([law, law])):
+        counts = np.random.default_rng(1).integers(1, 50, operator.shape[1])
+        objective = Objective(operator, counts)
+        assert isinstance(objective.columns.operator, DenseOperator) is small
+        theta = uniform(operator.shape[0])
+        point = objective.at(theta)
+        np.testing.assert_allclose(point.law, operator.push(theta), rtol=1e-9)
+        by_hand = operator.pull(counts / counts.sum() / operator.push(theta))
+        np.testing.assert_allclose(point.gradient, by_hand, rtol=1e-9)

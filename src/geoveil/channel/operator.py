@@ -365,8 +365,11 @@ LOOP_NOISE = 1e-9
 TINY = 1e-300
 EXACT_ENTRIES = 1 << 25
 """So many numbers of exact columns are held at once."""
-_SMALL_ROWS = 512
-"""Up to so many rows a product with a matrix beats any structure."""
+_SMALL_ROWS, _SMALL_COLUMNS = 512, 256
+"""Up to so many rows, or columns of a part, a product with a matrix beats any structure.
+
+More rows than that are places in cells, with as many FFTs as a cell has places: both ways grow with
+them alike, and the columns say which is faster."""
 
 
 class SeenColumns:
@@ -383,7 +386,9 @@ class SeenColumns:
         rows, columns = operator.shape
         self.observations = seen
         """Which columns these are."""
-        if (operator.exact or rows <= _SMALL_ROWS) and rows * seen.size <= EXACT_ENTRIES:
+        parts = len(operator.parts) if isinstance(operator, StackedOperator) else 1
+        small = rows <= _SMALL_ROWS or columns <= _SMALL_COLUMNS * parts
+        if (operator.exact or small) and rows * seen.size <= EXACT_ENTRIES:
             everything = np.array_equal(seen, np.arange(columns))
             dense = isinstance(operator, DenseOperator) and everything
             operator = operator if dense else DenseOperator(operator.columns(seen))
