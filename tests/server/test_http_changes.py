@@ -111,6 +111,30 @@ def test_the_next_round_opens_now(service: InProcess) -> None:
     assert send(service, second["id"]).status_code == 200
 
 
+def test_after_the_last_round_none_is_opened_and_nothing_else_is_changed(
+    inside: Callable[..., InProcess],
+) -> None:
+    service = inside()
+    service.campaign(rounds=1)
+    send(service, service.mechanism()["id"], 60)
+    service.post(f"{CAMPAIGN}/rounds", operator=True)
+    work(service)
+    finished = change(service, next_round_now=True, name="Lyon again", state="paused")
+    assert_problem(finished, "campaign-finished")
+    assert finished.json()["detail"].endswith("make another campaign for more")
+    state = service.get(CAMPAIGN).json()
+    assert (state["state"], state["round"], state["name"]) == ("finished", 1, LYON["name"])
+
+
+def test_a_campaign_is_not_ended_by_a_change_that_cannot_be(service: InProcess) -> None:
+    both = change(service, state="ended", next_round_now=True)
+    assert_problem(both, "invalid-campaign")
+    assert "must be left out" in both.json()["detail"]
+    assert service.get(CAMPAIGN).json()["state"] == "open"
+    assert change(service, state="paused").status_code == 200
+    assert change(service, state="running", next_round_now=True).json()["round"] == 2
+
+
 def test_a_deleted_campaign_is_gone_with_all_it_held(
     inside: Callable[..., InProcess], tmp_path: Path
 ) -> None:

@@ -20,7 +20,7 @@ from geoveil.server.campaigns import (
 from geoveil.server.conclusion import NothingToRelease, conclude
 from geoveil.server.round_documents import SLOW_CLOCKS_S, served
 from geoveil.server.worker import Jobs
-from geoveil.store import RoundRecord
+from geoveil.store import RoundRecord, open_store
 from geoveil.store.sqlite import SqliteStore
 from server.rounds_support import HOUR, NOON, City, Clock, campaign_settings, raises_problem
 from store.disk import Disk, Shadow, remains
@@ -232,6 +232,21 @@ def test_no_round_is_opened_after_the_last() -> None:
     assert [known.number for known in city.store.rounds("paris")] == [1]
     assert city.store.closings() == []
     assert city.estimated()["round"] == 1
+
+
+def test_nobody_opens_a_round_after_the_last(tmp_path: Path) -> None:
+    city = City(campaign_settings(rounds=1), open_store(tmp_path / "store.db"))
+    city.report(10)
+    assert city.campaigns.next_round("paris") == 2  # ten reports are no round of the one
+    city.report(100)
+    city.campaigns.close("paris")
+    for _ in range(2):  # before its estimate, and after it
+        with raises_problem("campaign-finished", "round 2 was the last of the campaign"):
+            city.campaigns.next_round("paris")
+        city.work()
+    assert [known.number for known in city.store.rounds("paris")] == [1, 2]
+    assert city.campaigns.state("paris")["state"] == "finished"
+    city.store.close()
 
 
 def test_an_end_and_the_closing_of_its_round_are_kept_together(tmp_path: Path) -> None:

@@ -500,6 +500,15 @@ class StoreContract:
         assert counts_at(store, 1)[1][0] == 3
         assert not store.end_campaign(MISSING, minimum=0, at_s=500)
 
+    def test_no_round_is_opened_after_one_that_was_closed_meanwhile(self, store: Store) -> None:
+        start(store)
+        assert store.replace_document(a_round(number=2), after=1, at_s=400, still_open=True)
+        store.add([Upload("paris", 2, device_id(0), 0)])
+        store.close_round("paris", 2, minimum=1, at_s=500)
+        assert not store.replace_document(a_round(number=3), after=2, at_s=900, still_open=True)
+        assert [one.closed_at_s for one in store.rounds("paris")] == [400, 500]
+        assert store.replace_document(a_round(number=3), after=2, at_s=900)
+
     def test_an_ended_campaign_keeps_its_last_estimate_and_opens_nothing(
         self, store: Store
     ) -> None:

@@ -522,7 +522,9 @@ class MemoryStore:
             kept.given_up_at_s = at_s
             return True
 
-    def replace_document(self, following: RoundRecord, *, after: int, at_s: int) -> bool:
+    def replace_document(
+        self, following: RoundRecord, *, after: int, at_s: int, still_open: bool = False
+    ) -> bool:
         """Open a round without waiting for an estimate."""
         if following.number <= after:
             raise InvalidInput("following must come after the round it replaces")
@@ -531,6 +533,8 @@ class MemoryStore:
             if kept is None or not kept.rounds:
                 return False
             last = kept.rounds[-1]
+            if still_open and last.closed_at_s is not None:
+                return False
             if not self._open_after(after, following):
                 return False
             last.closed_at_s = at_s if last.closed_at_s is None else last.closed_at_s

@@ -167,7 +167,9 @@ class Comparison:
         if self.model.rounds(name):
             following = self.following(name)
             after = self.number(name) - self.random.choice((0, 0, 1))
-            self.both(lambda store: store.replace_document(following, after=after, at_s=at_s))
+            still = self.random.random() < 0.3
+            where = {"after": after, "at_s": at_s, "still_open": still}
+            self.both(lambda store: store.replace_document(following, **where))
 
     def change(self) -> None:
         name, state = self.campaign(), self.random.choice(("running", "paused", "ended", None))

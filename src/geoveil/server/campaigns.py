@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from geoveil.document.wire import new_id
-from geoveil.errors import number_of
+from geoveil.errors import InvalidInput, number_of
 from geoveil.server import conclusion as conclusions
 from geoveil.server import round_documents
 from geoveil.server.problem import Problem
@@ -227,16 +227,22 @@ class Campaigns:
         name: str | None = None,
         state: State | None = None,
         published: bool | None = None,
+        next_round_now: bool = False,
     ) -> None:
         """Rename, pause, resume, end or publish; an end is for good, and closes the open round.
 
-        Raises ``unknown-campaign``, ``invalid-campaign`` or ``campaign-ended``.
+        Nothing is changed where one of the changes cannot be. Raises ``unknown-campaign``,
+        ``invalid-campaign``, ``campaign-ended``, and with ``next_round_now`` what :meth:`next_round` does.
         """
         record, settings, now = self._record(campaign), self.settings(campaign), int(self.clock())
         if name is not None:
             msgspec.structs.replace(settings, name=name).problems()
         if state is not None and record.state == "ended" != state:
             raise Problem("campaign-ended", "an end is for good; make another campaign")
+        if next_round_now and state == "ended":
+            raise InvalidInput("next_round_now must be left out where the campaign ends")
+        if next_round_now:
+            self._going_on(campaign)
         self.store.change_campaign(campaign, name=name, state=None if state == "ended" else state)
         if published is not None:
             self.store.publish_map(campaign, now if published else None)
@@ -245,6 +251,8 @@ class Campaigns:
             self.store.end_campaign(campaign, minimum=settings.minimum_reports, at_s=now)
         self._record(campaign)
         self.forget(campaign)
+        if next_round_now:
+            self.next_round(campaign)
 
     def delete(self, campaign: str) -> None:
         """Remove a campaign and all it holds; raises ``unknown-campaign``."""
@@ -289,13 +297,21 @@ class Campaigns:
         """Open the next round now, with the mechanism of this one; its number.
 
         Reports of the round it ends enter the next estimate. Raises ``unknown-campaign``,
-        ``campaign-preparing`` or ``campaign-ended``.
+        ``campaign-preparing``, ``campaign-ended`` or, once the last round is closed, ``campaign-finished``.
         """
+        current = self._going_on(campaign)
+        self._renew(current, self.settings(campaign), current.number + 1)
+        return self.look(campaign).number
+
+    def _going_on(self, campaign: str) -> RoundRecord:
+        """The current round of a campaign that may open another."""
         if self._record(campaign).state == "ended":
             raise Problem("campaign-ended", "a campaign that has ended opens no rounds")
         current = self._prepared(campaign)
-        self._renew(current, self.settings(campaign), current.number + 1)
-        return self.look(campaign).number
+        if current.closed_at_s is not None and self._finished(current, self.settings(campaign)):
+            last = f"round {current.number} was the last of the campaign"
+            raise Problem("campaign-finished", f"{last}; make another campaign for more")
+        return current
 
     def tick(self) -> list[ClosingRecord]:
         """Look at every campaign once: close what is due, renew what expired, drop old ids.
@@ -423,7 +439,8 @@ class Campaigns:
         """Open a round from now on with the mechanism of the last."""
         now = int(self.clock())
         record = round_documents.renewed(current, settings, now, number)
-        self.store.replace_document(record, after=current.number, at_s=now)
+        seen_open = current.closed_at_s is None
+        self.store.replace_document(record, after=current.number, at_s=now, still_open=seen_open)
         self.forget(current.campaign)
 
 

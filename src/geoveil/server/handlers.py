@@ -123,7 +123,7 @@ async def listing(service: Service, request: Request) -> Response:
 @operators(
     "PATCH /api/campaigns/{campaign}",
     {200: ("The state of the campaign.", api.State)},
-    problems=("invalid-campaign", "campaign-preparing", "campaign-ended"),
+    problems=("invalid-campaign", "campaign-preparing", "campaign-ended", "campaign-finished"),
     body=api.Changes,
 )
 async def change(service: Service, request: Request) -> Response:
@@ -137,9 +137,8 @@ async def change(service: Service, request: Request) -> Response:
             name=changes.name,
             state=changes.state,
             published=changes.published,
+            next_round_now=changes.next_round_now,
         )
-    if changes.next_round_now:
-        await service.blocking(service.campaigns.next_round, campaign)
     values = await service.blocking(service.campaigns.state, campaign)
     return answer({**values, "link": service.link(campaign)})
 

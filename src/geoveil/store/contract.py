@@ -260,14 +260,20 @@ class Store(ABC):
                 sql.open_after(run, locked[0], number, following)
         return bool(rows)
 
-    def replace_document(self, following: records.RoundRecord, *, after: int, at_s: int) -> bool:
+    def replace_document(
+        self, following: records.RoundRecord, *, after: int, at_s: int, still_open: bool = False
+    ) -> bool:
         """Open a round without waiting for an estimate, in one transaction: round ``after``, the last
-        one, is closed where it was open. ``False`` where another did so first, or the campaign ended."""
+        one, is closed where it was open. ``False`` where another did so first, the campaign ended, or
+        the round is closed that was to be ``still_open``: it may be the last of its campaign."""
         if following.number <= after:
             raise InvalidInput(f"following ({following.number}) must come after round {after}")
         with self.writing() as run:
             locked = run(self.LOCKED, campaign=following.campaign)
-            opened = bool(locked) and sql.open_after(run, locked[0], after, following)
+            last = locked and run(sql.LAST_ROUND, campaign_key=locked[0][0])
+            if not last or (still_open and last[0][2] is not None):
+                return False
+            opened = sql.open_after(run, locked[0], after, following)
             if opened:
                 only = f"{sql.CLOSE_OPEN} AND number = :after"
                 run(only, campaign_key=locked[0][0], after=after, at_s=at_s)
