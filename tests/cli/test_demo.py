@@ -8,6 +8,7 @@ from contextlib import nullcontext
 from email.message import Message
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from urllib.error import HTTPError
 
 import numpy as np
@@ -43,7 +44,9 @@ def told(story: Story) -> Iterator[None]:
     """The command tells this story, without a collector."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(demo, "tell", lambda *_, **__: story)
-        patch.setattr(demo, "LocalCollector", nullcontext)
+        patch.setattr(
+            demo, "LocalCollector", lambda log: nullcontext(SimpleNamespace(troubled=False))
+        )
         yield
 
 
@@ -203,6 +206,27 @@ def test_finished_rounds_are_kept_when_the_collector_dies() -> None:
     assert [told.number for told in story.rounds] == [1]
     assert story.people == story.reports.size == 1334
     assert "round 2 of 3 failed" in story.problem
+
+
+@pytest.mark.parametrize("trouble", ["", '{"level": "error", "event": "estimate-unfinished"}'])
+def test_what_the_collector_logs_is_in_a_file_and_not_among_the_sentences(
+    trouble: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    server = tmp_path / "python"
+    announced = '{"url": "http://127.0.0.1:1", "pages": false\n}'
+    server.write_text(f"#!/bin/sh\nprintf '%s' '{trouble}' >&2\necho '{announced}'\nexec sleep 60")
+    server.chmod(0o700)
+    monkeypatch.setattr("sys.executable", str(server))
+    monkeypatch.setattr(demo, "LocalCollector", LocalCollector)
+    monkeypatch.setattr(demo, "tell", lambda *_, **__: SimpleNamespace(problem=""))
+    for name in ("_save", "_values", "_show"):
+        monkeypatch.setattr(demo, name, lambda *_: {})
+    run = CliRunner().invoke(program, ["demo", "--once", "--output", str(tmp_path / "out")])
+    assert run.exit_code == 0, run.output
+    log = tmp_path / "out" / "collector.log"
+    assert "estimate-unfinished" not in run.output + "".join(capfd.readouterr())
+    assert ("stands in" in run.stderr) == log.exists() == bool(trouble)
+    assert not trouble or log.read_text() == trouble
 
 
 @pytest.mark.usefixtures("told")

@@ -60,7 +60,10 @@ def command(
     console = Console(machine=machine)
     randomness = SYSTEM if seed is None else gv.seeded(seed)
     stays = not (once or machine or os.environ.get("CI") or not sys.stdout.isatty())
-    with LocalCollector() as collector:
+    folder = Path(output)
+    folder.mkdir(parents=True, exist_ok=True)
+    log = folder / "collector.log"
+    with LocalCollector(log) as collector:
 
         def begun(city: City, link: str) -> None:
             address = dashboard_address(collector, city, link)
@@ -78,8 +81,10 @@ def command(
                 **options,
             )
             progress.stage("drawing the picture")
-            files = _save(story, Path(output))
+            files = _save(story, folder)
         console.result(_values(story, files), lambda screen: _show(screen, story, files))
+        if collector.troubled:
+            console.note(f"what the collector could not do, or not in time, stands in {log}")
         if story.problem:
             console.warn(f"{story.problem}; this is what the rounds before it gave")
             context.exit(1)
@@ -124,7 +129,6 @@ def open_browser(address: str) -> bool:
 
 def _save(story: Story, folder: Path) -> dict[str, str]:
     """Picture, mechanism and estimate, each under its own name."""
-    folder.mkdir(parents=True, exist_ok=True)
     names = {"picture": "city.png", "mechanism": "mechanism.json", "estimate": "estimate.geojson"}
     files = {kind: str(folder / name) for kind, name in names.items()}
     with replaced_file(files["picture"]) as sink:

@@ -11,6 +11,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -48,9 +49,13 @@ class CollectorFailed(GeoveilError):
 
 
 class LocalCollector:
-    """A server process over a fresh database in a temporary folder, and its operator's hand."""
+    """A server process over a fresh database in a temporary folder, and its operator's hand.
 
-    def __init__(self) -> None:
+    What it could not do goes into the file ``log``, which is there only then; without one, to the terminal.
+    """
+
+    def __init__(self, log: Path | None = None) -> None:
+        self._log = log
         self._folder = tempfile.TemporaryDirectory(prefix="geoveil-demo-")
         self.token = secrets.token_urlsafe(24)
         self._process: subprocess.Popen[str] | None = None
@@ -68,13 +73,15 @@ class LocalCollector:
             name: text for name, text in os.environ.items() if not name.startswith("GEOVEIL_")
         }
         database = f"sqlite:///{self.folder / 'collector.db'}"
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "geoveil", "serve", "--json", "--port=0", "--no-limit-loopback",
-             "--tick-s=0.1", "--log-level=error"],
-            env={**others, "GEOVEIL_DATABASE": database, "GEOVEIL_OPERATOR_TOKEN": self.token},
-            stdout=subprocess.PIPE,
-            text=True,
-        )  # fmt: skip
+        with nullcontext() if self._log is None else self._log.open("w") as log:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "geoveil", "serve", "--json", "--port=0",
+                 "--no-limit-loopback", "--tick-s=0.1", "--log-level=error"],
+                env={**others, "GEOVEIL_DATABASE": database, "GEOVEIL_OPERATOR_TOKEN": self.token},
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+            )  # fmt: skip
         text = ""
         assert self._process.stdout is not None
         for line in self._process.stdout:  # the announcement, then nothing
@@ -84,7 +91,7 @@ class LocalCollector:
                 self.url, self.pages = str(announced["url"]), bool(announced["pages"])
                 return self
         self._process.wait()
-        raise CollectorFailed("the collector did not start; try geoveil serve to see why")
+        raise CollectorFailed(f"the collector did not start; {self._why}")
 
     def __exit__(self, *error: object) -> None:
         if self._process is not None:
@@ -96,7 +103,18 @@ class LocalCollector:
                 self._process.wait()
             if self._process.stdout is not None:
                 self._process.stdout.close()
+        if self._log is not None and not self.troubled:
+            self._log.unlink(missing_ok=True)
         self._folder.cleanup()
+
+    @property
+    def troubled(self) -> bool:
+        """Whether there was anything that it could not do, or not in time."""
+        return self._log is not None and self._log.exists() and self._log.stat().st_size > 0
+
+    @property
+    def _why(self) -> str:
+        return f"{self._log if self.troubled else 'geoveil serve'} may say why"
 
     # -- what an operator does -----------------------------------------------------------------
 
@@ -125,7 +143,8 @@ class LocalCollector:
                 if answer.code != 404:
                     raise
             if looks % _LOOKS == 0 and self._failed_estimates() >= _ATTEMPTS:
-                raise CollectorFailed(f"the estimate of round {number} failed {_ATTEMPTS} times")
+                failed = f"the estimate of round {number} failed {_ATTEMPTS} times"
+                raise CollectorFailed(f"{failed}; {self._why}")
             self.pause(_POLL_S)
 
     def reports(self, campaign: str) -> int:
@@ -151,7 +170,7 @@ class LocalCollector:
     def pause(self, seconds: float) -> None:
         """Wait; a slow machine is waited for, a collector that has ended is not."""
         if self._process is not None and self._process.poll() is not None:
-            raise CollectorFailed("the collector ended; try geoveil serve to see why")
+            raise CollectorFailed(f"the collector ended; {self._why}")
         time.sleep(seconds)
 
 
