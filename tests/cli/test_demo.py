@@ -96,6 +96,8 @@ def test_the_summary_is_in_plain_words(run: Result) -> None:
         "city.png",
     ):
         assert words in run.stdout
+    for heading in ("round ", "district "):  # as far in as the sentences
+        assert f"\n  {heading}" in run.stdout
 
 
 @pytest.mark.usefixtures("run")

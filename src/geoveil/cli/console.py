@@ -170,7 +170,7 @@ def columns_of_numbers(
     headings: Sequence[str], *, first: str | None = None, indent: int = 0
 ) -> Table:
     """An empty table of numbers, right-justified; ``first`` heads a column of names before them."""
-    table = Table(box=None, pad_edge=False, padding=(0, 3, 0, indent))
+    table = Table(box=None, pad_edge=indent > 0, padding=(0, 3, 0, indent))
     if first is not None:
         table.add_column(first)
     for heading in headings:
