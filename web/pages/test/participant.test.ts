@@ -335,6 +335,7 @@ describe.skipIf(!SERVICE || !executablePath)("the participant page", () => {
       });
       await page.locator("#send-now").click();
       await expect.poll(() => visit.bodies.length).toBe(2);
+      expect(await page.locator("#limits button").isDisabled()).toBe(true); // it would end what is on its way
       const other = where === "this tab" ? page : (await Visit.of(visit.context)).page;
       if (other !== page) await other.goto(`${SERVICE}/c/${earlier}`);
       await other.locator("#erase").click();

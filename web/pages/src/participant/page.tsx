@@ -277,6 +277,7 @@ function Participation({ over, told }: { over: boolean; told: (trips: boolean) =
         {rule && <Numbers rule={rule} />}
         <LimitsForm
           limits={limits}
+          open={stage !== "sending"} // they open the device anew, and end what is on its way
           save={(changed) => {
             keepLimits(changed);
             setLimits(changed);
@@ -365,7 +366,14 @@ function Numbers({ rule }: { rule: Rule }) {
   );
 }
 
-function LimitsForm({ limits, save }: { limits: Limits; save: (limits: Limits) => void }) {
+interface LimitsOf {
+  readonly limits: Limits;
+  /** Whether they can be changed now. */
+  readonly open: boolean;
+  readonly save: (limits: Limits) => void;
+}
+
+function LimitsForm({ limits, open, save }: LimitsOf) {
   const [wrong, setWrong] = useState(false);
   const words = say.limits;
   const onSubmit = (event: SubmitEvent & { currentTarget: HTMLFormElement }): void => {
@@ -397,7 +405,9 @@ function LimitsForm({ limits, save }: { limits: Limits; save: (limits: Limits) =
             required
           />
         </div>
-        <button type="submit">{words.save}</button>
+        <button type="submit" disabled={!open}>
+          {words.save}
+        </button>
       </form>
       {wrong && (
         <p class="notice notice-warm" role="alert">
