@@ -4,6 +4,7 @@ Trips are consecutive check-ins of one user of New York within eight hours, each
 looked for in ``GEOVEIL_DATA`` or ``../shared/data``. The score is the common part of commuters, Σ min of two
 flow matrices: 1 where they agree. ``--quick`` is one seed at one promise. ``--time 24x16,100000`` measures
 how long so many drawn trips between so many cells take instead, and the memory of the whole process.
+``--worlds 40`` asks of made-up worlds, so many of each, how often intervals hold the share that stays.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ import geoveil as gv
 from geoveil.arrays import FloatArray, IntArray
 from geoveil.papers.data import default_folder
 from geoveil.trips.flows import Flows
+from geoveil.trips.flows import blocks as trip_blocks
 
 FILE = "foursquare-nyc.csv.gz"
 NEW_YORK = gv.Grid.from_box(south=40.65, west=-74.05, north=40.82, east=-73.88, cell_km=1.0)
@@ -183,10 +185,73 @@ def timed(asked: str) -> Iterator[str]:
     yield f"{grid.size:,} cells, {people:,} trips: flows in {_since(begun, spent)}; {flows.stopped}"
     begun, spent = perf_counter(), process_time()
     low, high = flows.stay_interval()
-    yield f"intervals from {replicates} replicates in {_since(begun, spent)}"
+    yield f"the interval of the share that stays in {_since(begun, spent)}"
+    begun, spent = perf_counter(), process_time()
+    flows.between(trip_blocks(grid, _BLOCK)).interval()
+    yield f"intervals of districts from {replicates} replicates in {_since(begun, spent)}"
     stay = float((origins == destinations).mean())
     yield f"the share that stays: {low:.3f}–{high:.3f}, truth {stay:.3f}"
     yield f"memory {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20:.2f} GiB"
+
+
+_WORLDS = (
+    *(("near", share) for share in (0.0, 0.02, 0.5, 0.98, 1.0)),
+    *((go, share) for go in ("next", "anywhere") for share in (0.0, 0.5)),
+)  # fmt: skip
+_WITH_DISTRICTS = 5
+"""So many of the worlds with few trips are asked for their districts too."""
+
+
+def world(grid: gv.Grid, go: str, stay: float, people: int, seed: int) -> tuple[IntArray, IntArray]:
+    """Trips of which a share stays and the others go near, all to the cell beside, or anywhere."""
+    generator = np.random.default_rng(seed)
+    crowd = generator.dirichlet(np.full(grid.size, 0.5))
+    origins = generator.choice(grid.size, people, p=crowd)
+    row, column = np.divmod(origins, grid.columns)
+    destinations = origins + np.where(column + 1 < grid.columns, 1, -1)
+    going = np.arange(people) if go != "next" else np.zeros(0, dtype=np.int64)
+    while going.size:
+        anywhere = generator.choice(grid.size, going.size, p=crowd)
+        away = np.rint(generator.laplace(scale=1.5, size=(2, going.size))).astype(int)
+        rows = np.clip(row[going] + away[0], 0, grid.rows - 1)
+        columns = np.clip(column[going] + away[1], 0, grid.columns - 1)
+        destinations[going] = anywhere if go == "anywhere" else rows * grid.columns + columns
+        going = going[destinations[going] == origins[going]]
+    stays = generator.permutation(people) < round(stay * people)
+    return origins, np.where(stays, origins, destinations)
+
+
+def worlds(number: int) -> Iterator[str]:
+    """How often intervals hold the share that stays, and how wide they are; districts of 2 × 2 cells."""
+    grid = gv.Grid(rows=6, columns=6, cell_km=1.0)
+    blocks = trip_blocks(grid, 2)
+    yield "| ε per cell | trips | others go | stay | held | mean width | districts held |"
+    yield "|---|---|---|---|---|---|---|"
+    for epsilon, people in ((2.0, 50_000), (2.0, 500), (1.0, 50_000), (1.0, 500)):
+        trips = gv.Trips(gv.elastic(grid, epsilon_per_km=epsilon, between="cells"))
+        for go, stay in _WORLDS:
+            held, wide, districts_held = [], [], []
+            for seed in range(number):
+                origins, destinations = world(grid, go, stay, people, seed)
+                # seeds of their own: the same would draw noise from what drew the world
+                reports = trips.sample(origins, destinations, randomness=gv.seeded(1_000 + seed))
+                steps = (
+                    None if people < 1_000 else gv.Steps(10)
+                )  # which hardly matters, and takes long
+                flows = trips.fit(trips.tally(*reports), stop=steps, replicates=_REPLICATES)
+                low, high = flows.stay_interval()
+                held.append(low <= (origins == destinations).mean() <= high)
+                wide.append(high - low)
+                if people < 1_000 and seed < _WITH_DISTRICTS:
+                    true = np.zeros((blocks.max() + 1,) * 2)
+                    np.add.at(true, (blocks[origins], blocks[destinations]), 1 / people)
+                    least, most = flows.between(blocks).interval()
+                    districts_held.append(((least <= true) & (true <= most))[true > 0].mean())
+            of_districts = f"{np.mean(districts_held):.2f}" if districts_held else "–"
+            yield (
+                f"| {epsilon:g} | {people:,} | {go} | {stay:g} | {np.mean(held):.2f} | {np.mean(wide):.3f} "
+                f"| {of_districts} |"
+            )
 
 
 def _since(begun: float, spent: float) -> str:
@@ -199,12 +264,13 @@ def main(given: Sequence[str] | None = None) -> int:
     parser.add_argument("--quick", action="store_true", help="one seed at one promise")
     parser.add_argument("--seeds", type=int, default=3, help="how many the scores are a mean of")
     parser.add_argument("--time", metavar="CELLS,TRIPS", help="how long, such as 24x16,100000")
+    parser.add_argument("--worlds", type=int, metavar="N", help="N made-up worlds of each kind")
     parser.add_argument(
         "cases", nargs="*", help="such as 0.5,0,cells: ε per km, camouflage, between; else all"
     )
     asked = parser.parse_args(sys.argv[1:] if given is None else given)
-    if asked.time:
-        for line in timed(asked.time):
+    if asked.time or asked.worlds:
+        for line in timed(asked.time) if asked.time else worlds(asked.worlds):
             print(line, flush=True)
         return 0
     city = CityTrips.load()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from typing import Literal
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ import geoveil as gv
 from geoveil.channel.operator import DenseOperator
 from geoveil.errors import InvalidInput, OutsideSpace, TooLarge, Unsupported
 from geoveil.estimate import CrossValidated
-from geoveil.trips.flow_fit import Plan, _parts, _Redraw
+from geoveil.trips.flow_fit import Plan, _parts, _Redraw, stay_bounds
 from geoveil.trips.flows import DistrictFlows, Flows
 from geoveil.trips.pairs import PairOperator, Spots, TripTally
 
@@ -225,12 +226,61 @@ def test_flows_are_closer_to_the_truth_than_reports_and_than_marginals(flows: Fl
 
 
 def test_the_share_that_stays_lies_in_its_interval(flows: Flows) -> None:
+    wide = flows.stay_interval(0.99)
+    assert wide[0] <= np.trace(truth()) <= wide[1]
     low, high = flows.stay_interval()
-    assert low <= np.trace(truth()) <= high
     assert low <= flows.stay_share <= high
-    assert high - low < 0.2
+    assert high - low < 0.08
     narrow = flows.stay_interval(0.5)
     assert narrow[1] - narrow[0] < high - low
+
+
+@pytest.mark.parametrize("epsilon_per_km", [1.0, 2.0])
+@pytest.mark.parametrize("share", [0.0, 0.02, 0.5, 0.98, 1.0])
+def test_the_interval_of_those_who_stay_holds_where_all_or_none_do(
+    share: float, epsilon_per_km: float
+) -> None:
+    """And it is no wider than noise makes it: at ε = 2 everybody is told from nobody by 500 trips."""
+    trips = gv.Trips(gv.elastic(GRID, epsilon_per_km=epsilon_per_km, between="cells"))
+    held, apart = [], []
+    for seed in range(20):
+        begun, ended = benchmark.world(GRID, "near", share, 500, seed)
+        tally = trips.tally(*trips.sample(begun, ended, randomness=gv.seeded(1_000 + seed)))
+        low, high = trips.fit(tally, stop=gv.Steps(8)).stay_interval()
+        held.append(low <= (begun == ended).mean() <= high)
+        apart.append(high - low)
+    assert sum(held) >= 17
+    assert epsilon_per_km < 2 or np.mean(apart) < 0.5
+
+
+@pytest.mark.parametrize("between", ["cells", "positions"])
+def test_sums_of_reports_lie_on_both_sides_of_the_share_that_stays_whatever_the_flows(
+    between: Literal["cells", "positions"],
+) -> None:
+    """Of counts without chance, and with flows that have nothing to do with the true ones at hand."""
+    channel = gv.elastic(MAP, epsilon_per_km=2.0, between=between)
+    spots, generator = Spots.of(channel), np.random.default_rng(6)
+    matrix, size = channel.matrix(), MAP.size
+    for true in (
+        np.eye(size) / size,
+        np.roll(np.eye(size), 1, axis=1) / size,
+        *generator.dirichlet(np.full(size**2, 0.01), size=3).reshape(3, size, size),
+    ):
+        law = matrix.T @ true @ matrix
+        begun, ended = np.nonzero(law > 0)
+        counts = np.rint(law[begun, ended] * 1e12).astype(np.int64)
+        tally = TripTally(channel, begun, ended, counts)
+        for near in (np.full((size, size), size**-2.0), 0.9 * true + 0.1 * size**-2.0):
+            (low, _), (high, _) = stay_bounds(spots, tally, near)
+            assert low - 1e-6 <= np.trace(true) <= high + 1e-6
+    assert high - low < 0.5
+
+
+def test_nothing_is_known_of_staying_where_cells_are_not_told_apart() -> None:
+    alike = gv.DenseChannel(gv.Line(3), np.array([[0.6, 0.4], [0.6, 0.4], [0.1, 0.9]]))
+    trips = gv.Trips(alike)
+    flows = trips.fit(trips.tally([0, 0, 1] * 50, [0, 1, 1] * 50), stop=gv.Steps(2))
+    assert flows.stay_interval() == (0.0, 1.0)
 
 
 def test_flows_between_districts_and_their_intervals(flows: Flows) -> None:
@@ -307,7 +357,7 @@ def test_too_many_replicates_are_refused_when_an_interval_is_asked_for() -> None
     trips = gv.Trips(between_cells())
     made = trips.fit(trips.tally([0], [1]), stop=gv.Steps(1), replicates=1_000_000)
     with pytest.raises(TooLarge, match="fewer replicates"):
-        made.stay_interval()
+        made.between(np.zeros(16, dtype=np.int64)).interval()
 
 
 def test_cross_validation_tells_how_well_a_start_predicts() -> None:

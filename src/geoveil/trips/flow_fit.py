@@ -7,12 +7,14 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
+from scipy.special import ndtri
 
 from geoveil.arrays import FloatArray, IntArray, count, one_blas_thread
-from geoveil.channel.channel import Channel
+from geoveil.channel.channel import RARE, Channel
 from geoveil.channel.operator import DenseOperator, Operator
 from geoveil.errors import InvalidInput, TooLarge
 from geoveil.estimate import CertifiedWithin, CrossValidated, Progress, Steps, Stop, StoppingRule
+from geoveil.estimate.bars import LOST
 from geoveil.estimate.em import ActiveSetNewton, maximise
 from geoveil.estimate.objective import Objective, em_point
 from geoveil.estimate.stopping import Found, Meter, check_stop
@@ -39,6 +41,9 @@ _FIRST = 3
 """Estimates that say how much of it they show."""
 _MOST_ENTRIES = 1 << 27
 """Replicates times pairs of cells, at most."""
+_APART = (0.5, 1.2, 1.7, 2.1, 2.5, 3.1, 4.1)
+"""Where classes of distances begin, in cells: those who stay, the neighbours, those across a corner …"""
+_SINGULAR, _RIDGE, _PASSES = 1e-13, 1e-9, 12
 _STARTING, _CHOOSING = 0.2, 0.9
 """The parts of the work: until the start is there, until the steps are chosen."""
 
@@ -144,6 +149,7 @@ def fitted_flows(
         certificate=ascent.certificate,
         model=start.weights,
         find_replicates=partial(_replicates, spots, tally, plan, replicates, seed),
+        find_stay_bounds=partial(stay_bounds, spots, tally),
     )
 
 
@@ -265,3 +271,73 @@ def _again(spots: Spots, tally: TripTally, plan: Plan) -> FloatArray:
     start = _fitted_start(spots, tally, begun, ended).flows(plan.product)
     objective = Objective(PairOperator(spots.operator, tally.pairs), tally.counts)
     return em_point(objective, start, plan.steps).theta
+
+
+# --- The share that stays, between sums of reports that no flows make wrong
+
+
+@one_blas_thread()
+def stay_bounds(spots: Spots, tally: TripTally, flows: FloatArray) -> FloatArray:
+    """(2, 2): values and standard errors of two sums of the reports, below and above the share that stays.
+
+    Law: with F such that CF = 1 (C of cells), reports weighted by W = F·B·Fᵀ have the mean ⟨B, Θ⟩, Θ the true
+    flows, for every B. B is 1 where trips stay, and elsewhere one number for each class of distances: all
+    below zero, and ⟨B, Θ⟩ is at most the share; all above, and it is at least. Smooth B are known better.
+    Which numbers is decided by where the ends would be if the flows were those estimated.
+    Between positions the mean is that of B for people spread evenly in their cells; where they stand
+    otherwise it is taken to be as far off as for any two quarters of each pair of cells.
+    """
+    rows = spots.operator.matrix().reshape(-1, spots.cells, spots.operator.shape[1])
+    channel, number = tally.channel.matrix(), float(tally.total)
+    begun, ended = (_unbiased(channel, flows.sum(axis=axis) @ channel, number) for axis in (1, 0))
+    if max(np.abs(channel @ side - np.eye(spots.cells)).max() for side in (begun, ended)) > LOST:
+        return np.array([[0.0, 0.0], [1.0, 0.0]])  # some cells are not told apart
+    seen = np.zeros((channel.shape[1],) * 2)
+    seen[tuple(tally.pairs.T)] = tally.counts / number
+    expected = channel.T @ flows @ channel
+    apart = np.digitize(spots.distances_km(spots.cells), np.multiply(_APART, spots.cell_km))
+    classes = [apart == each for each in np.unique(apart)]
+    weights = np.stack([begun @ each @ ended.T for each in classes])
+    told = np.array([flows[each].sum() for each in classes])
+    spread, values = _covariance(weights, expected), np.tensordot(weights, seen)
+    found = np.empty((2, 2))
+    for bound, sign in zip(found, (-1.0, 1.0), strict=True):
+        numbers = _numbers(spread / number, told, sign)
+        weight = np.tensordot(numbers, weights, axes=1)
+        variance = max(_covariance(weight[None], law).item() for law in (expected, seen))
+        bound[:] = numbers @ values, np.sqrt(max(variance, 0.0) / number)
+        wanted = np.tensordot(numbers, np.array(classes, dtype=np.float64), axes=1)
+        off = np.stack([one @ weight @ other.T - wanted for one in rows for other in rows])
+        bound[0] -= float((flows * (off.max(axis=0) if sign < 0 else off.min(axis=0))).sum())
+    return found
+
+
+def _unbiased(channel: FloatArray, law: FloatArray, number: float) -> FloatArray:
+    """(reports, cells): F with CF = 1, of the least variance at a law of the reports."""
+    scaled = channel / np.maximum(law, RARE / number)
+    return np.asarray(
+        scaled.T @ np.linalg.pinv(scaled @ channel.T, rcond=_SINGULAR, hermitian=True)
+    )
+
+
+def _covariance(weights: FloatArray, law: FloatArray) -> FloatArray:
+    """(k, k): of weights (k, reports, reports) of one trip, its reports from a law."""
+    flat, mean = weights.reshape(len(weights), -1), np.tensordot(weights, law)
+    return np.asarray((flat * law.ravel()) @ flat.T - np.outer(mean, mean))
+
+
+def _numbers(covariance: FloatArray, told: FloatArray, sign: float) -> FloatArray:
+    """One for the trips that stay, then c of one sign for each class, with the end farthest inside.
+
+    Least of |c|·told + 1.96·σ(c): for a given σ a problem of least squares, c not negative.
+    """
+    from scipy.optimize import nnls  # here, since it is slow to import
+
+    numbers = np.eye(1, len(told))[0]
+    others = covariance[1:, 1:] + _RIDGE * np.diag(covariance).mean() * np.eye(len(told) - 1)
+    factor = np.linalg.cholesky(others).T
+    for _ in range(_PASSES if len(told) > 1 else 0):
+        error = np.sqrt(max(numbers @ covariance @ numbers, _TINY))
+        side = sign * covariance[1:, 0] + error / ndtri(0.975) * told[1:]
+        numbers[1:] = sign * nnls(factor, -np.linalg.solve(factor.T, side))[0]
+    return numbers

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -11,8 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from geoveil.arrays import FloatArray, IntArray, ReadOnly, count, frozen
-from geoveil.errors import InvalidInput, number_of
-from geoveil.estimate.bars import DrawnErrors, ErrorBars
+from geoveil.errors import InvalidInput, Unsupported, number_of
+from geoveil.estimate.bars import DrawnErrors, Ends, ErrorBars, checked_level
 from geoveil.estimate.regions import named_members
 from geoveil.space.masked_grid import AnyGrid, grid_beneath
 from geoveil.space.space import Space
@@ -27,9 +28,10 @@ class Flows(ReadOnly):
     """Shares of trips between cells, estimated from noisy pairs.
 
     ``matrix[o, d]`` is the share of trips from cell o to cell d; all of it sums to one. Single pairs of
-    cells are known badly: sum them over districts (``between``), whose shares have intervals. Intervals are
+    cells are known badly: sum them over districts (``between``), whose shares have intervals. These are
     found when first asked for, by a parametric bootstrap: the flows are drawn from again and the whole
-    estimate is made of each draw; what this shows of its bias is taken off.
+    estimate is made of each draw; what this shows of its bias is taken off. The interval of the share that
+    stays is that of sums of the reports that lie on either side of it (:class:`StayErrors`).
     Units: ``log_likelihood`` and ``certificate`` in nats per trip.
     Reference: docs/trips.md.
     """
@@ -46,6 +48,7 @@ class Flows(ReadOnly):
         certificate: float,
         model: FloatArray,
         find_replicates: Callable[[], Replicates],
+        find_stay_bounds: Callable[[FloatArray], FloatArray],
     ) -> None:
         self.space = space
         self.matrix: FloatArray = frozen(np.array(matrix))
@@ -57,6 +60,7 @@ class Flows(ReadOnly):
         self.model: FloatArray = frozen(np.array(model))
         """The shares of the model that EM began from: stay, independent ends, near by each reach."""
         self._find_replicates = find_replicates
+        self._find_stay_bounds = find_stay_bounds
 
     @property
     def origins(self) -> FloatArray:
@@ -76,16 +80,23 @@ class Flows(ReadOnly):
     def stay_interval(self, level: float = 0.95) -> tuple[float, float]:
         """An interval that holds the true share of trips that stay with probability about ``level``.
 
-        That is where flows are like those of cities; where everybody stays or nobody does it may miss it
-        (docs/trips.md).
+        It does whatever the flows are, and is wide where noise is wide for the cells (docs/trips.md).
         """
-        errors = np.trace(self._replicates, axis1=-2, axis2=-1)
-        low, high = _bars(
-            np.array([self.stay_share, 1.0 - self.stay_share]),
-            np.stack([errors, -errors], axis=-1),
-            self.total,
-        ).interval(level)
+        low, high = self.stay_errors.interval(level)
         return float(low[0]), float(high[0])
+
+    @cached_property
+    def stay_errors(self) -> StayErrors:
+        """The error bars of the share that stays, and of the share that goes."""
+        bounds, share = self._find_stay_bounds(self.matrix), self.stay_share
+        centre = float(np.clip(bounds[:, 0].mean(), 0.0, 1.0))
+        return StayErrors(
+            method="sums of the reports whose mean lies on either side of the share, whatever the flows are",
+            distribution=np.array([share, 1.0 - share]),
+            centre=np.array([centre, 1.0 - centre]),
+            people=self.total,
+            bounds=bounds,
+        )
 
     def between(self, districts: Any, *, name: str = "name") -> DistrictFlows:
         """The flows between districts.
@@ -122,6 +133,31 @@ class Flows(ReadOnly):
     def __repr__(self) -> str:
         trips = number_of(self.total, "trip")
         return f"Flows({trips}, {self.space.size}² pairs of cells, {self.stopped})"
+
+
+@dataclass(frozen=True, eq=False)
+class StayErrors(ErrorBars):
+    """Error bars of the share that stays, from sums of reports whose mean is at most it, and at least it.
+
+    No model of the flows is used, so no flows make them miss: see docs/trips.md.
+    """
+
+    bounds: FloatArray
+    """(2, 2): of the sums below and above, the value and the standard error."""
+
+    def standard_error(self, combinations: FloatArray | None = None) -> FloatArray:
+        return np.full(2, self.bounds[:, 1].max())
+
+    def interval(self, level: float, combinations: FloatArray | None = None) -> Ends:
+        reach = self._quantile(checked_level(level)) * self.bounds[:, 1] * (-1.0, 1.0)
+        low, high = np.clip(self.bounds[:, 0] + reach, 0.0, 1.0)
+        low, high = min(low, high), max(low, high)  # both below none, or above all
+        return self._held(
+            level, combinations, np.array([low, 1.0 - high]), np.array([high, 1.0 - low])
+        )
+
+    def _summed(self, groups: Any) -> dict[str, Any]:
+        raise Unsupported("these error bars are those of one share, and know nothing of cells")
 
 
 class DistrictFlows:

@@ -156,15 +156,20 @@ class Spots:
         """How many there are."""
         return self.operator.shape[0]
 
-    def distances_km(self) -> FloatArray:
-        """(spots, spots)."""
+    @property
+    def cell_km(self) -> float:
+        """How far neighbouring cells are apart."""
+        return self.pitch_km * (1 if self.size == self.cells else _ACROSS)
+
+    def distances_km(self, first: int | None = None) -> FloatArray:
+        """(spots, spots); of the first alone, one for each cell, the distances of cells."""
         if self.size > MATRIX_LIMIT:
             raise Unsupported(
                 f"{self.size:,} cells must be at most {MATRIX_LIMIT:,} to estimate flows between them; "
                 "use larger cells"
             )
-        squares = np.zeros((self.size, self.size))
-        for axis in self.centres_km.T:
+        squares = np.zeros((len(self.centres_km[:first]),) * 2)
+        for axis in self.centres_km[:first].T:
             squares += np.square(axis[:, None] - axis)
         return np.sqrt(squares, out=squares)
 
@@ -172,7 +177,7 @@ class Spots:
         """(spots,): the block of about side × side cells that each lies in, by number."""
         if self.size == 1:  # with no neighbour to be apart from
             return np.zeros(1, dtype=np.int64)
-        wide_km = side * self.pitch_km * (1 if self.size == self.cells else _ACROSS)
+        wide_km = side * self.cell_km
         from_corner = self.centres_km - self.centres_km.min(axis=0) + self.pitch_km / 2
         _, block = np.unique(from_corner // wide_km, axis=0, return_inverse=True)
         return np.asarray(block).ravel()
