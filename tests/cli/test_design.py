@@ -67,8 +67,13 @@ def test_a_census_is_a_prior(ending: str, tmp_path: Path) -> None:
     )
     assert gv.load_mechanism(target) == expected()
     assert "geoveil audit --gain measures what they move" in " ".join(result.stdout.split())
+
+
+def test_what_design_says_of_audit_is_so(tmp_path: Path) -> None:
+    target = tmp_path / "mechanism.json"
+    gv.save_mechanism(expected(), target)
     audited = CliRunner().invoke(program, ["audit", str(target), "--draws", "1000", "--gain"])
-    assert "a gain of" in " ".join(audited.stdout.split()), "what design says of audit is so"
+    assert "a gain of" in " ".join(audited.stdout.split())
 
 
 def test_cells_with_people_are_a_prior(tmp_path: Path) -> None:
