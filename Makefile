@@ -37,8 +37,10 @@ pictures: $(READY) pages browser ## take the pictures of the pages in the docume
 	$(BIN)/python tools/district_pictures.py
 
 test: $(READY) pages browser ## run the tests, the documentation's included; not the long ones
-	@if command -v java > /dev/null; then $(MAKE) --no-print-directory spark || \
-		echo "Spark could not be installed: its tests cannot run" >&2; fi
+	@# all workers begin at once, and each would compile all tests: done before, beside what is installed
+	@{ test -e .venv/compiled || { $(BIN)/pytest --collect-only -qq > /dev/null 2>&1; touch .venv/compiled; }; } & \
+	if command -v java > /dev/null; then $(MAKE) --no-print-directory spark || \
+		echo "Spark could not be installed: its tests cannot run" >&2; fi; wait
 	OPENBLAS_NUM_THREADS=1 $(BIN)/pytest -n $(WORKERS) $(BY_FILE) -m "not slow" $(if $(CI),--color=no --quiet) $(ARGS)
 
 promises: $(READY) ## run the long ones: the campaigns behind the promises (half an hour)

@@ -313,8 +313,6 @@ describe.skipIf(!SERVICE || !executablePath)("the participant page", () => {
 
   it.each([
     ["this tab", true],
-    ["this tab", false],
-    ["another tab", true],
     ["another tab", false],
   ] as const)(
     "says what became of a report where %s deletes the list meanwhile (counted: %s)",
