@@ -80,7 +80,8 @@ class Flows(ReadOnly):
     def stay_interval(self, level: float = 0.95) -> tuple[float, float]:
         """An interval that holds the true share of trips that stay with probability about ``level``.
 
-        It does whatever the flows are, and is wide where noise is wide for the cells (docs/trips.md).
+        Between cells it does whatever the flows are; between positions what standing unevenly in cells
+        may change is weighed by the flows estimated. Wide noise makes it wide (docs/trips.md).
         """
         low, high = self.stay_errors.interval(level)
         return float(low[0]), float(high[0])
@@ -91,7 +92,7 @@ class Flows(ReadOnly):
         bounds, share = self._find_stay_bounds(self.matrix), self.stay_share
         centre = float(np.clip(bounds[:, 0].mean(), 0.0, 1.0))
         return StayErrors(
-            method="sums of the reports whose mean lies on either side of the share, whatever the flows are",
+            method="sums of the reports whose mean lies on either side of the share",
             distribution=np.array([share, 1.0 - share]),
             centre=np.array([centre, 1.0 - centre]),
             people=self.total,
@@ -139,7 +140,7 @@ class Flows(ReadOnly):
 class StayErrors(ErrorBars):
     """Error bars of the share that stays, from sums of reports whose mean is at most it, and at least it.
 
-    No model of the flows is used, so no flows make them miss: see docs/trips.md.
+    Between cells no model of the flows is used, so no flows make them miss: see docs/trips.md.
     """
 
     bounds: FloatArray
