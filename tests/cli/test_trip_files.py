@@ -294,6 +294,7 @@ def test_flows_as_geoparquet_and_as_csv_say_the_same(trips: Path) -> None:
         target = trips.with_name(f"flows.{ending}")
         result = run("flows", source, "-o", target, "--block", 2, "--replicates", 4)
         assert result.exit_code == 0, result.stderr
+        assert "Intervals of pairs: parametric bootstrap" in result.stdout
         tables[ending] = target
     rows = read(tables["csv"])
     columns = parquet.read_table(tables["parquet"])

@@ -208,7 +208,7 @@ def _show(screen: Screen, table: district_tables.FlowTable, output: str, plot: s
         rows.add_row(*row)
     screen.print(rows)
     if table.low is not None:
-        screen.print(f"Intervals: {about['error_bars']}; each is for one pair by itself.")
+        screen.print(f"Intervals of pairs: {about['error_bars']}; each is for one pair by itself.")
 
 
 def _percent(share: float) -> str:
