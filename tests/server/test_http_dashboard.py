@@ -86,6 +86,17 @@ def test_rounds_tell_when_and_how_many(closed: InProcess) -> None:
     assert (second["round"], second["reports"], second["estimated"]) == (2, 20, False)
     assert first["closed_at"] >= first["opened_at"]
     assert second["closed_at"] is None
+    assert not first["given_up"]
+    send(closed, 40)
+    closed.service.campaigns.close("lyon")
+    [closing] = closed.store.closings()
+    closed.store.failed(closing)
+    assert closed.service.worker.jobs.give_up(closing)
+    said = ask(closed, "GET", f"{CAMPAIGN}/rounds").json()
+    assert [each["given_up"] for each in said["rounds"]] == [False, True, False]
+    none = closed.get(f"{CAMPAIGN}/rounds/2/estimate")
+    assert_problem(none, "no-estimate-yet")
+    assert none.json()["detail"].endswith("given up after 1 attempt that failed")
 
 
 def test_noisy_counts_are_those_of_the_rounds_of_the_estimate(closed: InProcess) -> None:

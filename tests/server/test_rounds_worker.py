@@ -22,6 +22,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from databases import cluster
 from geoveil.document.wire import MechanismDocument
 from geoveil.errors import InvalidFile
 from geoveil.server import round_documents
@@ -49,12 +50,13 @@ from geoveil.server.worker import (
     WorkedElsewhere,
     Worker,
 )
-from geoveil.store import ClosingRecord, StoreFailed
+from geoveil.store import ClosingRecord, Store, StoreFailed
 from server.rounds_support import HOUR, NOON, City, Clock, campaign_settings, raises_problem
 from store.memory import MemoryStore, open_any
 
 PATIENCE_S = 300.0
 """Longer than anything here takes; only a fault runs into it."""
+YEAR = 365 * 24 * HOUR
 
 
 class Watched:
@@ -387,6 +389,50 @@ def test_an_estimate_that_always_fails_is_given_up_and_the_campaign_goes_on(city
     assert (body["round"], body["reports"]) == (2, 351)
     assert [known["round"] for known in body["rounds"]] == [first.round, 2]
     assert watched.worker.stop(PATIENCE_S)
+
+
+STORES = pytest.mark.parametrize("address", ["memory:", "sqlite:///{}/geoveil.db", "postgresql:"])
+
+
+def opened(address: str, folder: Path) -> Store:
+    return open_any(cluster().database() if address == "postgresql:" else address.format(folder))
+
+
+@STORES
+@pytest.mark.parametrize("first", [True, False])
+@pytest.mark.parametrize("clock_s", [60, -YEAR, YEAR])
+def test_a_campaign_at_its_end_stays_there_when_a_round_before_is_given_up(
+    address: str, first: bool, clock_s: float, tmp_path: Path
+) -> None:
+    city = City(campaign_settings(rounds=2, mechanism_hours=1.0), store=opened(address, tmp_path))
+    jobs, failing = Jobs(city.campaigns), closed(city, 100)
+    city.wait(HOUR + 1)  # its estimate takes so long that the next round opens without it
+    city.campaigns.tick()
+    city.report(150)
+    city.campaigns.close("paris")
+    _, last = city.campaigns.tick()
+    work = jobs.work(last)
+    assert work.last
+    while city.store.failed(failing) < MOST_FAILURES:
+        pass
+    city.wait(clock_s)
+    for given_up in (True, False) if first else (False, True):
+        if given_up:
+            assert jobs.give_up(failing)
+        else:
+            assert jobs.publish(work, conclude(work))
+        assert jobs.work(last).last
+        for _ in range(2):
+            city.wait(2)
+            city.campaigns.tick()
+            assert city.campaigns.state("paris")["state"] == "finished"
+    city.wait(2 * HOUR)
+    assert city.campaigns.tick() == []
+    assert city.campaigns.state("paris")["state"] == "finished"
+    assert (city.estimated()["round"], city.estimated()["reports"]) == (2, 250)
+    with raises_problem("no-estimate-yet", "round 1 and gets none: .* 10 attempts that failed"):
+        city.campaigns.estimate("paris", 1)
+    city.store.close()
 
 
 def test_what_a_process_had_when_its_time_was_up_is_taken(city: City) -> None:

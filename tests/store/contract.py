@@ -447,13 +447,33 @@ class StoreContract:
         store.close_round("paris", 1, minimum=1, at_s=500)
         assert [store.failed(CLOSED) for _ in range(3)] == [1, 2, 3]
         assert store.closings() == [ClosingRecord("paris", 1, 500, failures=3)]
-        assert store.give_up("paris", 1, a_round(number=2, cells=2), at_s=600)
-        assert not store.give_up("paris", 1, a_round(number=3, cells=2), at_s=600)
+        assert store.give_up(1, a_round(number=2, cells=2))
+        assert not store.give_up(1, a_round(number=3, cells=2))
+        assert (store.rounds_concluded("paris"), store.given_up("paris")) == (0, {1: 3})
         assert store.closings() == []
         assert not store.claim(CLOSED, now_s=700, for_s=60)
         store.add([Upload("paris", 2, device_id(1), 0)])
         store.close_round("paris", 2, minimum=1, at_s=800)
         assert counts_at(store, 2) == {1: [0, 1], 2: [1, 0]}
+        assert store.rounds_concluded("paris") == 1
+
+    @pytest.mark.parametrize("clock_s", [-300, 0, 1, 900])
+    def test_a_round_given_up_beside_the_next_stays_concluded(
+        self, store: Store, clock_s: int
+    ) -> None:
+        start(store)
+        for number in (1, 2):
+            store.add([Upload("paris", number, device_id(number), 0)])
+            store.close_round("paris", number, minimum=1, at_s=500)
+            if number == 1:
+                store.replace_document(a_round(number=2), after=1, at_s=600)
+        late = replace(a_round(number=3), opened_at_s=a_round(number=2).opened_at_s + clock_s)
+        assert store.give_up(1, late)
+        assert (store.rounds_concluded("paris"), store.given_up("paris")) == (2, {1: 0})
+        assert [one.number for one in store.rounds("paris")] == [1, 2]
+        assert store.give_up(2, late)  # which opens another in its place
+        assert store.rounds_concluded("paris") == 1
+        assert [one.number for one in store.rounds("paris")] == [1, 2, 3]
 
     # -- campaigns that change ---------------------------------------------------------------------
 

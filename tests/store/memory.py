@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -392,11 +393,26 @@ class MemoryStore:
         return rounds[-1] if rounds else None
 
     def rounds_concluded(self, campaign: str) -> int:
-        """How many rounds have closed with enough reports."""
+        """How many rounds have an estimate, wait for it, or were given up beside a next one."""
         with self._lock:
             kept = self._campaigns.get(campaign)
             rounds = kept.rounds if kept else []
-            return sum(_waits(one) or one.estimate is not None for one in rounds)
+            opened = {one.key: _opened_next(rounds, one) for one in rounds}
+            return sum(
+                one.given_up_at_s is None or opened[one.key] < one.given_up_at_s
+                for one in rounds
+                if one.closing
+            )
+
+    def given_up(self, campaign: str) -> dict[int, int]:
+        """The rounds whose estimate was given up, and how many attempts at it failed."""
+        with self._lock:
+            kept = self._campaigns.get(campaign)
+            return {
+                one.record.number: one.closing.failures
+                for one in (kept.rounds if kept else [])
+                if one.closing and one.given_up_at_s is not None
+            }
 
     def round_of(self, mechanism: str) -> RoundRecord | None:
         """The round that published this document."""
@@ -512,14 +528,17 @@ class MemoryStore:
             kept.estimate = estimate
             return True
 
-    def give_up(self, campaign: str, number: int, following: RoundRecord, *, at_s: int) -> bool:
+    def give_up(self, number: int, following: RoundRecord) -> bool:
         """Wait no longer for the estimate of a closing."""
         with self._lock:
-            kept = self._find(campaign, number)
+            kept = self._find(following.campaign, number)
             if kept is None or not _waits(kept):
                 return False
-            self._open_after(number, following)
-            kept.given_up_at_s = at_s
+            kept.given_up_at_s = following.opened_at_s
+            if not self._open_after(number, following):
+                opened = _opened_next(self._campaigns[following.campaign].rounds, kept)
+                if opened < math.inf:
+                    kept.given_up_at_s = max(kept.given_up_at_s, int(opened) + 1)
             return True
 
     def replace_document(
@@ -699,6 +718,11 @@ def _to_do(kept: KeptRound | KeptCampaign) -> bool:
     if isinstance(kept, KeptCampaign):
         return kept.record.state != "ended"
     return _waits(kept)
+
+
+def _opened_next(rounds: list[KeptRound], one: KeptRound) -> float:
+    """When the round after this one opened; never, where there is none."""
+    return next((each.record.opened_at_s for each in rounds if each.key > one.key), math.inf)
 
 
 def _waits(kept: KeptRound) -> bool:

@@ -157,8 +157,7 @@ class Comparison:
             if self.random.random() < 0.3:
                 self.both(lambda store: store.failed(closed))
             if following is not None and self.random.random() < 0.2:
-                where, at_s = (closed.campaign, closed.round), self.now_s
-                self.both(lambda store: store.give_up(*where, following, at_s=at_s))
+                self.both(lambda store: store.give_up(closed.round, following))
             self.both(lambda store: store.publish(made, following))
             self.both(lambda store: store.publish(made, following))
 
@@ -217,6 +216,8 @@ class Comparison:
             self.both(lambda store, name=name: store.rounds(name))
             self.both(lambda store, name=name: store.preparation(name))
             self.both(lambda store, name=name: store.estimate(name))
+            self.both(lambda store, name=name: store.rounds_concluded(name))
+            self.both(lambda store, name=name: store.given_up(name))
             self.both(lambda store, name=name: counts(store, name))
         assert_ones(self.store)
 

@@ -215,8 +215,13 @@ class Campaigns:
         last = self.store.last_round(campaign)
         if number is not None and not 1 <= number <= (0 if last is None else last.number):
             raise Problem("unknown-round", f"campaign {campaign!r} has no round {number}")
-        which = "" if number is None else f" of round {number}"
-        raise Problem("no-estimate-yet", f"campaign {campaign!r} has no estimate{which}")
+        sentence = f"campaign {campaign!r} has no estimate"
+        if number is not None:
+            sentence, failed = f"{sentence} of round {number}", self.store.given_up(campaign)
+            if number in failed:
+                attempts = number_of(failed[number], "attempt")
+                sentence += f" and gets none: it was given up after {attempts} that failed"
+        raise Problem("no-estimate-yet", sentence)
 
     # -- changing --------------------------------------------------------------------------------
 

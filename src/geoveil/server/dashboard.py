@@ -61,6 +61,7 @@ async def rounds(service: Service, request: Request) -> Response:
     settings = await service.blocking(service.campaigns.settings, campaign)
     every = await service.blocking(service.store.rounds, campaign)
     made = await service.blocking(service.store.estimated_rounds, campaign)
+    failed = await service.blocking(service.store.given_up, campaign)
     rows = [
         api.RoundOf(
             each.number,
@@ -69,6 +70,7 @@ async def rounds(service: Service, request: Request) -> Response:
             each.closed_at_s,
             each.total,
             each.number in made,
+            each.number in failed,
         )
         for each in every
     ]

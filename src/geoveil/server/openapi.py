@@ -191,6 +191,8 @@ class RoundOf(msgspec.Struct, frozen=True):
     closed_at: int | None
     reports: int
     estimated: bool
+    given_up: bool
+    """Whether it gets no estimate, since every attempt at it failed."""
 
 
 class Rounds(msgspec.Struct, frozen=True):

@@ -124,7 +124,7 @@ class Jobs:
         """Make no further attempt; ``False`` where another process has made or given it up.
 
         A campaign goes on without an estimate, with the mechanism it has, and the reports enter the next
-        one; without its mechanism it ends.
+        one; at its end it stays there. Without its mechanism it ends.
         """
         if isinstance(job, PreparationRecord):
             kept = self._store.refuse_preparation(job, GIVEN_UP)
@@ -132,7 +132,7 @@ class Jobs:
             now, settings = int(self._campaigns.clock()), self._campaigns.settings(job.campaign)
             current = self._campaigns.look(job.campaign)
             record = round_documents.renewed(current, settings, now, current.number + 1)
-            kept = self._store.give_up(job.campaign, job.round, record, at_s=now)
+            kept = self._store.give_up(job.round, record)
         self._campaigns.forget(job.campaign)
         return kept
 

@@ -166,7 +166,11 @@ class Store(ABC):
         return self._one(records.RoundRecord, statement, campaign=campaign)
 
     def rounds_concluded(self, campaign: str) -> int:
-        """How many rounds of a campaign have an estimate, or wait for it."""
+        """How many rounds of a campaign have an estimate or wait for it, or were given up beside a next one.
+
+        Reports of such a round enter the estimate of the next: a campaign whose last round is closed stays
+        at its end.
+        """
         return int(self._value(sql.CONCLUDED, campaign=campaign))
 
     def round_of(self, mechanism: str) -> records.RoundRecord | None:
@@ -246,19 +250,24 @@ class Store(ABC):
                 sql.open_after(run, locked[0], estimate.round, following)
         return bool(new)
 
-    def give_up(
-        self, campaign: str, number: int, following: records.RoundRecord, *, at_s: int
-    ) -> bool:
+    def give_up(self, number: int, following: records.RoundRecord) -> bool:
         """Wait no longer for the estimate of a closing; the next round opens where none has.
 
-        Its counts enter the next closing. ``False`` where it has its estimate or was given up before.
+        Its counts enter the next closing. ``False`` where it has its estimate or was given up before. When
+        is what ``following`` says; a second after the next opened where that is not later, so that whether
+        it opened then is known, whatever the clock did.
         """
+        campaign, at_s = following.campaign, following.opened_at_s
         with self.writing() as run:
             locked = run(self.LOCKED, campaign=campaign)
             rows = run(sql.GIVE_UP, campaign=campaign, number=number, at_s=at_s)
             if rows:
                 sql.open_after(run, locked[0], number, following)
         return bool(rows)
+
+    def given_up(self, campaign: str) -> dict[int, int]:
+        """The rounds whose estimate was given up, and how many attempts at it failed."""
+        return dict(self._read(sql.GIVEN_UP, campaign=campaign))
 
     def replace_document(
         self, following: records.RoundRecord, *, after: int, at_s: int, still_open: bool = False

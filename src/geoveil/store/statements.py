@@ -52,9 +52,18 @@ _TAKE = """
 """
 OUTDATED_S = 3600
 """A claim that ends so much later than one of now would was made by a clock that was wrong."""
-CONCLUDED = """
-    SELECT count(*) FROM closing k JOIN round r ON r.key = k.round_key
-    JOIN campaign c ON c.key = r.campaign_key WHERE c.id = :campaign AND k.given_up_at_s IS NULL
+_OPENED_NEXT = """
+    (SELECT n.opened_at_s FROM round n JOIN round o ON o.campaign_key = n.campaign_key
+     WHERE o.key = closing.round_key AND n.number > o.number ORDER BY n.number LIMIT 1)
+"""
+CONCLUDED = f"""
+    SELECT count(*) FROM closing JOIN round r ON r.key = closing.round_key
+    JOIN campaign c ON c.key = r.campaign_key WHERE c.id = :campaign
+    AND (given_up_at_s IS NULL OR given_up_at_s > {_OPENED_NEXT})
+"""
+GIVEN_UP = """
+    SELECT r.number, k.failures FROM closing k JOIN round r ON r.key = k.round_key
+    JOIN campaign c ON c.key = r.campaign_key WHERE c.id = :campaign AND k.given_up_at_s IS NOT NULL
 """
 CLOSINGS = """
     SELECT c.id, r.number, k.closed_at_s, k.failures
@@ -79,8 +88,9 @@ _UNFINISHED = """
     AND NOT EXISTS (SELECT 1 FROM estimate e WHERE e.round_key = closing.round_key)
 """
 GIVE_UP = f"""
-    UPDATE closing SET given_up_at_s = :at_s WHERE round_key = {ROUND_KEY} AND {_UNFINISHED}
-    RETURNING round_key
+    UPDATE closing SET given_up_at_s =
+        CASE WHEN {_OPENED_NEXT} >= :at_s THEN {_OPENED_NEXT} + 1 ELSE :at_s END
+    WHERE round_key = {ROUND_KEY} AND {_UNFINISHED} RETURNING round_key
 """
 KEEP_ESTIMATE = """
     INSERT INTO estimate (round_key, made_at_s, reports, body, slots)
