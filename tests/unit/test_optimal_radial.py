@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from itertools import pairwise
 
 import numpy as np
@@ -212,17 +213,27 @@ def test_a_solver_that_gives_up(monkeypatch):
         optimal_noise(privacy=gv.PerKilometre(1.0))
 
 
-@given(st.lists(st.floats(0.1, 5), min_size=2, max_size=7))
-def test_chains_are_the_cheapest_ways_to_add_up(rises):
-    levels = np.r_[0.0, np.cumsum(rises)]
-    if len(rises) % 2:
-        levels[-1] = math.inf
+@given(st.lists(st.floats(0.1, 5), min_size=2, max_size=40), st.integers(1, 41), st.booleans())
+def test_chains_are_the_cheapest_ways_to_add_up(rises, finite, falling):
+    levels = np.r_[0.0, np.cumsum(sorted(rises, reverse=True) if falling else rises)]
+    levels[finite:] = math.inf
+    proper, cheapest = np.full(levels.size, math.inf), levels.copy()
+    for k in range(2, levels.size):
+        proper[k] = min(cheapest[j] + cheapest[k - j] for j in range(1, k))
+        cheapest[k] = min(levels[k], proper[k])
+    assert chained(levels) == pytest.approx(cheapest, rel=1e-12)
+    assert chained(levels, whole=False) == pytest.approx(proper, rel=1e-12)
+
+
+@pytest.mark.parametrize("longest", [9, 1 << 16])
+def test_long_chains_take_no_longer_than_their_parts(longest):
+    k = np.arange(1 << 16)
+    levels = np.where(k > longest, math.inf, 0.1 * k * (1 - 1e-12) + 1.0 * (k > 0))
+    start = time.process_time()
     chains = chained(levels)
-
-    def cheapest(k):
-        return min([levels[k]] + [cheapest(j) + cheapest(k - j) for j in range(1, k)])
-
-    assert chains[1:] == pytest.approx([cheapest(k) for k in range(1, levels.size)])
+    took_s = time.process_time() - start
+    assert chains == pytest.approx(np.ceil(k / longest) + 0.1 * k, rel=1e-11)
+    assert took_s < 0.5  # seconds, where every way to split in two is tried
 
 
 @given(st.integers(2, 40), st.floats(0.01, 2))

@@ -29,6 +29,7 @@ _TOLERANCE = 1e-9
 _DENSITY_TOLERANCE = 1e-6
 _TESTED = 600  # radii at which Theorem 4 is tested, besides the edges
 _FINEST = 400  # pieces into which the reach is cut for a loss
+_AT_ONCE = 1 << 18  # pairs of radii compared at once: what the cache of a processor holds
 _FARTHEST_KM = 20_000.0
 _NEGLIGIBLE = 1e-12  # a rim with no more probability than this is where double precision ends
 
@@ -201,30 +202,33 @@ class CircularNoise(ByParts, Noise):
 def _worst(
     radius: FloatArray, logs: FloatArray, privacy: Guarantee, where: Region, tolerance: float
 ) -> PrivacyCheck:
-    """The pair of radii with the largest excess of log R(r) − log R(r′) over what is allowed."""
+    """The pair of radii with the largest excess of log R(r) − log R(r′) over what is allowed.
 
-    def allowed(rows: slice) -> FloatArray:
-        difference, total = np.abs(radius[rows, None] - radius), radius[rows, None] + radius
-        moves = where.shortest_move_km(difference, total, tolerance)
+    What is allowed between two radii is so in both directions: each pair is looked at once.
+    """
+
+    def allowed(rows: slice, others: slice) -> FloatArray:
+        one, other = radius[rows, None], radius[others]
+        moves = where.shortest_move_km(np.abs(one - other), one + other, tolerance)
         return privacy.loss(np.maximum(moves - tolerance, 0.0))
 
     worst, r, other = -math.inf, 0, 0
-    step = max(1, (1 << 22) // radius.size)
+    step = max(1, _AT_ONCE // radius.size)
     for start in range(0, radius.size, step):
-        rows = slice(start, start + step)
+        rows, others = slice(start, start + step), slice(start, None)
         with np.errstate(invalid="ignore"):
-            excess = logs[rows, None] - logs - allowed(rows)
+            excess = np.abs(logs[rows, None] - logs[others]) - allowed(rows, others)
         # both impossible, or a move that the region or the promise leaves free
-        excess[np.isnan(excess) | (radius[rows, None] == radius)] = -math.inf
+        excess[np.isnan(excess) | (radius[rows, None] == radius[others])] = -math.inf
         if excess.max() > worst:
-            at = int(excess.argmax())
-            worst = float(excess.ravel()[at])
-            r, other = start + at // radius.size, at % radius.size
+            at = np.unravel_index(excess.argmax(), excess.shape)
+            worst, r, other = float(excess[at]), start + int(at[0]), start + int(at[1])
+    r, other = (other, r) if logs[other] > logs[r] else (r, other)
     return PrivacyCheck(
         worst <= _TOLERANCE,
         (float(radius[r]), float(radius[other])),
         float(logs[r] - logs[other]),
-        float(allowed(slice(r, r + 1))[0, other]),
+        float(allowed(slice(r, r + 1), slice(other, other + 1))[0, 0]),
     )
 
 

@@ -269,15 +269,25 @@ class Rings:
 
 
 def chained(levels: FloatArray, *, whole: bool = True) -> FloatArray:
-    """The least Σ levels over all ways to split a distance into parts; proper splits only on request."""
-    if whole and np.isfinite(levels).all():
-        rises = np.diff(levels)
-        if (np.diff(rises) <= 1e-12 * np.abs(rises[1:])).all():
-            return levels  # concave from 0 on, and so never above a sum of parts
-    chains = levels.copy()
-    split = np.full(levels.size, np.inf)
-    for k in range(2, levels.size):
+    """The least Σ levels over all ways to split a distance into parts; proper splits only on request.
+
+    Levels do not fall, and may be infinite from some distance on.
+    """
+    size, last = levels.size, int(np.isfinite(levels).sum()) - 1  # the longest part
+    chains, split, begun = levels.copy(), np.full(size, np.inf), 2
+    if whole:
+        per_step = levels[1 : last + 1] / np.arange(1, last + 1)
+        if (per_step <= np.minimum.accumulate(per_step) * (1 + 1e-12)).all():
+            begun = max(2, last + 1)  # ℓ/d never rises: no sum of parts is below ℓ
+    for k in range(begun, min(size, 2 * last + 2)):
         half = chains[1 : k // 2 + 1] + chains[k - 1 : k - k // 2 - 1 : -1]
         split[k] = half.min()
         chains[k] = min(chains[k], split[k])
+    # Of parts no longer than this, some come to within half of it below the middle, the others to the rest.
+    begun, aside = max(begun, 2 * last + 2), (last + 1) // 2
+    while begun < size:
+        ahead = np.arange(begun, min(size, 2 * (begun - aside) - 1))
+        for near in ahead // 2 - np.arange(aside + 1)[:, None]:
+            split[ahead] = np.minimum(split[ahead], chains[near] + chains[ahead - near])
+        chains[ahead], begun = split[ahead], int(ahead[-1]) + 1
     return chains if whole else split
