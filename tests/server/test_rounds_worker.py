@@ -62,7 +62,12 @@ YEAR = 365 * 24 * HOUR
 class Watched:
     """A worker over a city, whose events can be waited for."""
 
-    def __init__(self, campaigns: Campaigns, estimator: Estimator | None = None) -> None:
+    def __init__(
+        self,
+        campaigns: Campaigns,
+        estimator: Estimator | None = None,
+        uptime: Callable[[], float] | None = None,
+    ) -> None:
         self.events: Queue[str] = Queue()
         self.traces: list[Trace] = []
         self.worker = Worker(
@@ -72,7 +77,7 @@ class Watched:
             estimator=estimator,
             patient=estimator,
             large=estimator,
-            uptime=campaigns.clock,
+            uptime=uptime or campaigns.clock,
         )
         self.worker.start()
 
@@ -118,6 +123,13 @@ def watched(city: City) -> Iterator[Watched]:
     made = Watched(city.campaigns)
     yield made
     assert made.worker.stop(PATIENCE_S)
+
+
+SQLITE, POSTGRES = "sqlite:///{}/geoveil.db", "postgresql:"
+
+
+def opened(address: str, folder: Path) -> Store:
+    return open_any(cluster().database() if address == POSTGRES else address.format(folder))
 
 
 def closed(city: City, reports: int = 200) -> ClosingRecord:
@@ -201,10 +213,80 @@ def test_a_claimed_closing_is_left_to_the_other_process(city: City, here: Watche
     assert here.next() == "estimate-made"  # of the one that nobody has
     assert [known.campaign for known in city.store.closings()] == ["paris"]
     assert not here.worker.submit(work)
-    city.wait(CLAIM_S + 1)  # the other process has died
-    assert here.worker.submit(work)
+    for seconds in (ELSEWHERE_S, CLAIM_S):  # the other process has died
+        city.wait(seconds)
+        assert [here.worker.submit(left) for left in city.campaigns.tick()] == [True]
+        while here.worker.waiting:
+            time.sleep(0.001)
     assert here.next() == "estimate-made"
     assert not city.store.closings()
+
+
+def taken_over_s(city: City, uptime: Clock, other: Callable[[], object] = lambda: None) -> int:
+    """How long a process waits for a closing that another has, which says so every 20 seconds or never."""
+    watched = Watched(city.campaigns, Here(), uptime)
+    try:
+        for second in range(0, 301, int(ELSEWHERE_S)):
+            for closing in city.campaigns.tick():
+                watched.worker.submit(closing)
+            while watched.worker.waiting:
+                time.sleep(0.001)
+            if not city.store.closings():
+                return second
+            if second % KEEP_EVERY_S == 0:
+                other()
+            uptime.now += ELSEWHERE_S
+            city.wait(ELSEWHERE_S)
+        return second
+    finally:
+        assert watched.worker.stop(PATIENCE_S)
+
+
+@pytest.mark.parametrize(
+    ("address", "set_s"),
+    [
+        (SQLITE, -HOUR / 2),
+        (POSTGRES, -HOUR / 2),
+        ("memory:", -60),
+        ("memory:", HOUR),
+        ("memory:", -YEAR),
+    ],
+)
+def test_a_claim_of_the_dead_is_taken_over_in_a_minute_whatever_became_of_the_clock(
+    address: str, set_s: float, tmp_path: Path
+) -> None:
+    city, uptime = City(store=opened(address, tmp_path)), Clock(100.0)
+    assert Jobs(city.campaigns).claim(closed(city), for_s=CLAIM_S)
+    city.wait(set_s)
+    assert CLAIM_S <= taken_over_s(city, uptime) <= CLAIM_S + ELSEWHERE_S
+    assert city.campaigns.estimate("paris").round == 1
+    city.store.close()
+
+
+@pytest.mark.parametrize(
+    ("address", "set_s"),
+    [
+        (SQLITE, -KEEP_EVERY_S),
+        (POSTGRES, -KEEP_EVERY_S),
+        ("memory:", -HOUR),
+        ("memory:", 0),
+        ("memory:", HOUR),
+    ],
+)
+def test_a_claim_of_the_living_is_left_to_them_whatever_their_clock_says(
+    address: str, set_s: float, tmp_path: Path
+) -> None:
+    city, theirs = City(store=opened(address, tmp_path)), Clock()
+    work, other = closed(city), Jobs(Campaigns(city.store, clock=theirs))
+    held = [other.claim(work, for_s=CLAIM_S)]
+
+    def says() -> None:
+        theirs.now += KEEP_EVERY_S + set_s  # set again and again
+        held.append(other.claim(work, for_s=CLAIM_S, held_until_s=held[-1]))
+
+    assert taken_over_s(city, Clock(100.0), says) == 300
+    assert all(held)
+    city.store.close()
 
 
 class Slow(Here):
@@ -391,16 +473,11 @@ def test_an_estimate_that_always_fails_is_given_up_and_the_campaign_goes_on(city
     assert watched.worker.stop(PATIENCE_S)
 
 
-STORES = pytest.mark.parametrize("address", ["memory:", "sqlite:///{}/geoveil.db", "postgresql:"])
-
-
-def opened(address: str, folder: Path) -> Store:
-    return open_any(cluster().database() if address == "postgresql:" else address.format(folder))
-
-
-@STORES
+@pytest.mark.parametrize(
+    ("address", "clock_s"),
+    [(SQLITE, 60), (POSTGRES, -HOUR), ("memory:", -YEAR), ("memory:", YEAR)],
+)
 @pytest.mark.parametrize("first", [True, False])
-@pytest.mark.parametrize("clock_s", [60, -YEAR, YEAR])
 def test_a_campaign_at_its_end_stays_there_when_a_round_before_is_given_up(
     address: str, first: bool, clock_s: float, tmp_path: Path
 ) -> None:
@@ -484,8 +561,9 @@ def test_an_estimate_ends_where_another_process_has_taken_the_closing(city: City
     other, taken = Campaigns(city.store, clock=city.clock), []
 
     def suspended() -> None:
-        city.wait(CLAIM_S)  # this process stood still, and the claim ran out
-        taken.append(Jobs(other).claim(work, for_s=CLAIM_S))
+        city.wait(CLAIM_S)  # this process stood still, and the other saw it
+        (left,) = city.store.closings()
+        taken.append(Jobs(other).claim(work, for_s=CLAIM_S, held_until_s=left.claimed_until_s))
 
     watched = Watched(city.campaigns, Slow(city.clock, suspended))
     assert watched.worker.submit(work)

@@ -97,10 +97,10 @@ class StoreContract:
     def test_what_is_drawn_later_takes_the_place_of_what_was_wanted(self, store: Store) -> None:
         store.create_campaign(a_campaign(), None)
         box, city = PreparationRecord("paris", 1), PreparationRecord("paris", 1, b"{}")
-        assert store.claim(box, now_s=10, for_s=60)
+        assert store.claim(box, until_s=70)
         assert store.prepare(city)
-        assert not store.claim(box, now_s=20, for_s=60, held_until_s=70)
-        assert store.claim(city, now_s=20, for_s=60), "whoever had the box has not the city"
+        assert not store.claim(box, until_s=80, held_until_s=70)
+        assert store.claim(city, until_s=80), "whoever had the box has not the city"
         assert not store.finish_preparation(box, a_round(), at_s=100)
         assert not store.refuse_preparation(box, "it cannot be")
         assert store.failed(box) == 0
@@ -137,13 +137,14 @@ class StoreContract:
     def test_a_preparation_is_one_process_at_a_time(self, store: Store) -> None:
         store.create_campaign(a_campaign(), None)
         wanted = PreparationRecord("paris", 1)
-        assert store.claim(wanted, now_s=100, for_s=60)
-        assert not store.claim(wanted, now_s=130, for_s=60)
-        assert store.claim(wanted, now_s=130, for_s=60, held_until_s=160)
-        assert not store.claim(wanted, now_s=189, for_s=60)
-        assert store.claim(wanted, now_s=190, for_s=60)
-        store.release(wanted)
-        assert store.claim(wanted, now_s=191, for_s=60)
+        assert store.claim(wanted, until_s=160)
+        assert not store.claim(wanted, until_s=190)
+        assert store.claim(wanted, until_s=190, held_until_s=160)
+        assert not store.claim(wanted, until_s=249, held_until_s=160)
+        assert [each.claimed_until_s for each in store.preparations()] == [190]
+        assert store.claim(wanted, until_s=250, held_until_s=190)
+        store.release(wanted, held_until_s=250)
+        assert store.claim(wanted, until_s=251)
         assert [store.failed(wanted) for _ in range(2)] == [1, 2]
         assert store.preparations() == [replace(wanted, failures=2)]
 
@@ -158,7 +159,7 @@ class StoreContract:
         kept = store.campaign("paris")
         assert kept is not None
         assert kept.state == "ended"
-        assert not store.claim(wanted, now_s=1, for_s=60)
+        assert not store.claim(wanted, until_s=61)
         assert not store.finish_preparation(wanted, a_round(), at_s=1)
         assert not store.prepare(wanted)
         assert store.delete_campaign("paris")
@@ -170,7 +171,7 @@ class StoreContract:
         wanted = PreparationRecord("paris", 1)
         assert store.preparations() == []
         assert store.preparation("paris") == wanted
-        assert not store.claim(wanted, now_s=1, for_s=60)
+        assert not store.claim(wanted, until_s=61)
         assert not store.finish_preparation(wanted, a_round(), at_s=1)
         assert store.rounds("paris") == []
 
@@ -298,26 +299,23 @@ class StoreContract:
             assert store.close_round(name, 1, minimum=1, at_s=at_s)
         assert [closing.campaign for closing in store.closings()] == ["oslo", "rome", "bonn"]
 
-    def test_a_closing_is_claimed_by_one_until_the_time_is_up(self, store: Store) -> None:
+    def test_a_closing_is_claimed_by_one_until_another_names_the_claim(self, store: Store) -> None:
         start(store)
-        assert not store.claim(CLOSED, now_s=1_000, for_s=60)
+        assert not store.claim(CLOSED, until_s=1_060)
         store.add([Upload("paris", 1, device_id(0), 0)])
         store.close_round("paris", 1, minimum=1, at_s=500)
-        assert store.claim(CLOSED, now_s=1_000, for_s=60)
-        assert not store.claim(CLOSED, now_s=1_059, for_s=60)
-        assert store.claim(CLOSED, now_s=1_060, for_s=60)
-        store.release(CLOSED)
-        assert store.claim(CLOSED, now_s=1_061, for_s=60)
+        assert [each.claimed_until_s for each in store.closings()] == [0]
+        assert store.claim(CLOSED, until_s=300_000_060)  # of a clock that was wrong
+        assert [each.claimed_until_s for each in store.closings()] == [300_000_060]
+        assert not store.claim(CLOSED, until_s=1_060)
+        assert store.claim(CLOSED, until_s=1_060, held_until_s=300_000_060)
+        assert not store.claim(CLOSED, until_s=9_060)  # whatever the clock says
+        store.release(CLOSED, held_until_s=300_000_060)  # it is another's by now
+        assert not store.claim(CLOSED, until_s=1_121)
+        store.release(CLOSED, held_until_s=1_060)
+        assert store.claim(CLOSED, until_s=1_121)
         store.publish(estimate_of("paris", 1), a_round(number=2))
-        assert not store.claim(CLOSED, now_s=9_000, for_s=60)
-
-    def test_a_claim_of_a_clock_that_was_wrong_is_none(self, store: Store) -> None:
-        start(store)
-        store.add([Upload("paris", 1, device_id(0), 0)])
-        store.close_round("paris", 1, minimum=1, at_s=500)
-        assert store.claim(CLOSED, now_s=300_000_000, for_s=60)
-        assert store.claim(CLOSED, now_s=1_000, for_s=60)
-        assert not store.claim(CLOSED, now_s=1_001, for_s=60)
+        assert not store.claim(CLOSED, until_s=9_060, held_until_s=1_121)
 
     def test_the_last_round_and_how_many_were_concluded(self, store: Store) -> None:
         assert store.last_round(MISSING) is None
@@ -334,23 +332,24 @@ class StoreContract:
         start(store)
         store.add([Upload("paris", 1, device_id(0), 0)])
         store.close_round("paris", 1, minimum=1, at_s=500)
-        assert store.claim(CLOSED, now_s=1_000, for_s=60)
+        assert store.claim(CLOSED, until_s=1_060)
         for now_s in range(1_020, 1_600, 20):
-            assert store.claim(CLOSED, now_s=now_s, for_s=60, held_until_s=now_s + 40)
-            assert not store.claim(CLOSED, now_s=now_s + 19, for_s=60)
-            assert not store.claim(CLOSED, now_s=now_s + 19, for_s=60, held_until_s=now_s + 40)
-        assert store.claim(CLOSED, now_s=1_640, for_s=60)  # nobody said anything for a minute
-        assert not store.claim(CLOSED, now_s=1_641, for_s=60, held_until_s=1_640)
+            assert store.claim(CLOSED, until_s=now_s + 60, held_until_s=now_s + 40)
+            assert not store.claim(CLOSED, until_s=now_s + 79)
+            assert not store.claim(CLOSED, until_s=now_s + 79, held_until_s=now_s + 40)
+        # nobody said anything for a minute
+        assert store.claim(CLOSED, until_s=1_700, held_until_s=1_640)
+        assert not store.claim(CLOSED, until_s=1_701, held_until_s=1_640)
         store.publish(estimate_of("paris", 1), a_round(number=2))
-        assert not store.claim(CLOSED, now_s=1_650, for_s=60, held_until_s=1_700)
+        assert not store.claim(CLOSED, until_s=1_710, held_until_s=1_700)
 
     def test_a_claim_is_none_on_a_campaign_made_anew(self, store: Store) -> None:
         for _ in range(2):
             start(store)
             store.add([Upload("paris", 1, device_id(0), 0)])
             store.close_round("paris", 1, minimum=1, at_s=500)
-            assert not store.claim(CLOSED, now_s=1_020, for_s=60, held_until_s=1_060)
-            assert store.claim(CLOSED, now_s=1_000, for_s=60)
+            assert not store.claim(CLOSED, until_s=1_080, held_until_s=1_060)
+            assert store.claim(CLOSED, until_s=1_060)
             store.delete_campaign("paris")
 
     def test_the_last_estimate_opens_no_round(self, store: Store) -> None:
@@ -451,7 +450,7 @@ class StoreContract:
         assert not store.give_up(1, a_round(number=3, cells=2))
         assert (store.rounds_concluded("paris"), store.given_up("paris")) == (0, {1: 3})
         assert store.closings() == []
-        assert not store.claim(CLOSED, now_s=700, for_s=60)
+        assert not store.claim(CLOSED, until_s=760)
         store.add([Upload("paris", 2, device_id(1), 0)])
         store.close_round("paris", 2, minimum=1, at_s=800)
         assert counts_at(store, 2) == {1: [0, 1], 2: [1, 0]}

@@ -65,6 +65,11 @@ class KeptCampaign:
     claimed_until_s: int = 0
     """Of the preparation."""
 
+    def wanted(self) -> PreparationRecord | None:
+        """The preparation, with the claim on it now."""
+        kept = self.preparation
+        return kept and replace(kept, claimed_until_s=self.claimed_until_s)
+
     def counts(self) -> dict[int, IntArray]:
         """Round number → counts now."""
         return {kept.record.number: kept.counts.copy() for kept in self.rounds}
@@ -252,18 +257,13 @@ class MemoryStore:
         """What a campaign waits for."""
         with self._lock:
             kept = self._campaigns.get(campaign)
-            return kept.preparation if kept else None
+            return kept.wanted() if kept else None
 
     def preparations(self) -> list[PreparationRecord]:
         """What is to be prepared."""
         with self._lock:
-            return [
-                kept.preparation
-                for kept in self._campaigns.values()
-                if kept.preparation
-                and not kept.preparation.problem
-                and kept.record.state != "ended"
-            ]
+            waiting = [kept for kept in self._campaigns.values() if kept.record.state != "ended"]
+            return [wanted for kept in waiting if (wanted := kept.wanted()) and not wanted.problem]
 
     def prepare(self, wanted: PreparationRecord) -> bool:
         """Let a campaign wait for this round."""
@@ -458,7 +458,11 @@ class MemoryStore:
         """Closed rounds that have no estimate yet, oldest first."""
         with self._lock:
             rounds = sorted(self._rounds(), key=lambda one: one.key)
-            waiting = [one.closing for one in rounds if _waits(one) and one.closing]
+            waiting = [
+                replace(one.closing, claimed_until_s=one.claimed_until_s)
+                for one in rounds
+                if _waits(one) and one.closing
+            ]
             return sorted(waiting, key=lambda closing: closing.closed_at_s)
 
     def closing_counts(self, campaign: str, number: int) -> dict[int, IntArray]:
@@ -475,22 +479,20 @@ class MemoryStore:
             if found.any()
         }
 
-    def claim(self, job: Job, *, now_s: int, for_s: int, held_until_s: int = 0) -> bool:
+    def claim(self, job: Job, *, until_s: int, held_until_s: int = 0) -> bool:
         """Take the work on a job for a while, or have it longer."""
         with self._lock:
             kept = self._kept(job)
-            if kept is None or not _to_do(kept):
+            if kept is None or not _to_do(kept) or kept.claimed_until_s != held_until_s:
                 return False
-            free = not now_s < kept.claimed_until_s <= now_s + for_s + 3600
-            if kept.claimed_until_s != held_until_s and (held_until_s or not free):
-                return False
-            kept.claimed_until_s = now_s + for_s
+            kept.claimed_until_s = until_s
             return True
 
-    def release(self, job: Job) -> None:
+    def release(self, job: Job, *, held_until_s: int) -> None:
         """Give the work on a job back, for whoever comes next."""
         with self._lock:
-            if kept := self._kept(job):
+            kept = self._kept(job)
+            if kept and kept.claimed_until_s == held_until_s:
                 kept.claimed_until_s = 0
 
     def failed(self, job: Job) -> int:

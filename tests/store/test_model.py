@@ -96,12 +96,12 @@ class Comparison:
         wanted = self.random.choice((drawn, self.model.preparation(name) or drawn))
         held_s = self.random.choice((0, 300))
         self.both(
-            lambda s: s.claim(wanted, now_s=at_s, for_s=300, held_until_s=held_s and at_s + held_s)
+            lambda s: s.claim(wanted, until_s=at_s + 300, held_until_s=held_s and at_s + held_s)
         )
         later = self.random.choice(("release", "fail", "refuse", "open", "open", "open"))
         opened = a_round(name, wanted.round, cells=CELLS, until_s=self.until_s())
         acts: dict[str, Callable[[Store], object]] = {
-            "release": lambda store: store.release(wanted),
+            "release": lambda store: store.release(wanted, held_until_s=at_s + 300),
             "fail": lambda store: store.failed(wanted),
             "refuse": lambda store: store.refuse_preparation(wanted, "it cannot be"),
             "open": lambda store: store.finish_preparation(wanted, opened, at_s=at_s),
@@ -140,12 +140,12 @@ class Comparison:
     def claim(self) -> None:
         name, at_s = self.campaign(), self.now_s
         closed = ClosingRecord(name, self.number(name), at_s)
-        self.both(lambda store: store.claim(closed, now_s=at_s, for_s=300))
+        self.both(lambda store: store.claim(closed, until_s=at_s + 300))
+        held, later = at_s + self.random.choice([0, 300]), at_s + 10
         if self.random.random() < 0.3:
-            held, later = at_s + self.random.choice([0, 300]), at_s + 10
-            self.both(lambda s: s.claim(closed, now_s=later, for_s=300, held_until_s=held))
+            self.both(lambda s: s.claim(closed, until_s=later + 300, held_until_s=held))
         if self.random.random() < 0.3:
-            self.both(lambda store: store.release(closed))
+            self.both(lambda store: store.release(closed, held_until_s=held))
 
     def publish(self) -> None:
         closings = self.model.closings()
@@ -210,7 +210,7 @@ class Comparison:
 
     def compare(self) -> None:
         self.both(lambda store: store.campaigns())
-        self.both(lambda store: store.preparations())
+        self.both(lambda store: [(one, one.claimed_until_s) for one in store.preparations()])
         self.both(everything_waiting)
         for name in CAMPAIGNS:
             self.both(lambda store, name=name: store.rounds(name))
@@ -232,7 +232,11 @@ def outcome(act: Callable[[Store], object], store: Store) -> object:
 
 def everything_waiting(store: Store) -> list[object]:
     return [
-        (one, {n: plain(c) for n, c in store.closing_counts(one.campaign, one.round).items()})
+        (
+            one,
+            one.claimed_until_s,
+            {n: plain(c) for n, c in store.closing_counts(one.campaign, one.round).items()},
+        )
         for one in store.closings()
     ]
 

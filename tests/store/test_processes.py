@@ -73,7 +73,7 @@ def test_one_of_many_closes_claims_and_publishes(pair) -> None:
     close = [lambda s=s: s.close_round("paris", 1, minimum=1, at_s=5) for s in stores]
     assert sorted(together(*close)) == once
     closed = ClosingRecord("paris", 1, 5)
-    claim = [lambda s=s: s.claim(closed, now_s=10, for_s=60) for s in stores]
+    claim = [lambda s=s: s.claim(closed, until_s=70) for s in stores]
     assert sorted(together(*claim)) == once
     made = EstimateRecord("paris", 1, 20, 1, b"{}")
     publish = [lambda s=s: s.publish(made, a_round(number=2)) for s in stores]

@@ -62,11 +62,11 @@ def eventful(store: Store) -> Store:
     store.publish(EstimateRecord("paris", 1, 600, 300, b'{"a":1}'), several)
     store.add([Upload("paris", 2, device_id(300 + n), 5) for n in range(10)])
     store.close_round("paris", 2, minimum=1, at_s=650)
-    store.claim(ClosingRecord("paris", 2, 650), now_s=660, for_s=100)
+    store.claim(ClosingRecord("paris", 2, 650), until_s=760)
     store.forget_ids(now_s=900)
     wanted = PreparationRecord("rome", 2, b'{"mask":"x"}')
     assert store.prepare(wanted)
-    assert store.claim(wanted, now_s=700, for_s=60)
+    assert store.claim(wanted, until_s=760)
     store.failed(wanted)
     store.add_token(bytes(range(32)), label="laptop", at_s=3)
     store.keep_time(1_000)
@@ -87,7 +87,7 @@ def test_a_copy_holds_everything_and_goes_on(source: str, target: str, opens: Op
     assert all(everything(copy).values())
     for store in (original, copy):
         assert store.add([Upload("paris", 1, device_id(0), 7)]) == [False]
-        assert not store.claim(ClosingRecord("paris", 2, 650), now_s=700, for_s=1)
+        assert not store.claim(ClosingRecord("paris", 2, 650), until_s=701)
         assert store.publish(EstimateRecord("paris", 2, 900, 310, b"{}"), a_round(number=3))
         start(store, "oslo")
     assert everything(copy) == everything(original)

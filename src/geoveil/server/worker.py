@@ -25,7 +25,8 @@ from geoveil.store import EstimateRecord, Job, PreparationRecord, StoreFailed
 KEEP_EVERY_S = 20.0
 """Between two signs of life while a closing is worked on."""
 CLAIM_S = 60
-"""How long a closing is ours after the last sign of life; then another server process may take it."""
+"""How long a closing is ours after the last sign of life that another server process has seen; by the time
+of that one, which may then take it."""
 QUICK_S = 20.0
 """How long an estimate may keep others waiting; a longer one goes to a process for such."""
 LIMIT_S = 120.0
@@ -62,10 +63,13 @@ class Jobs:
             return False
 
     def claim(self, job: Job, *, for_s: int, held_until_s: int = 0) -> int:
-        """Take a job for a while, or have it longer: until when; 0 where another process has it."""
-        now = int(self._campaigns.clock())
-        claimed = self._store.claim(job, now_s=now, for_s=for_s, held_until_s=held_until_s)
-        return now + for_s if claimed else 0
+        """Take a job for a while, or have it longer: until when; 0 where another process has it.
+
+        Each claim ends after the one before, also where the clock was set back, so that it is a sign of life.
+        """
+        until_s = max(int(self._campaigns.clock()) + for_s, held_until_s + 1)
+        claimed = self._store.claim(job, until_s=until_s, held_until_s=held_until_s)
+        return until_s if claimed else 0
 
     def work(self, job: Job) -> AnyWork:
         """A job with all that it is made from, for another process.
@@ -215,7 +219,11 @@ class _Attempts:
     not_before_s: float = 0.0
     """By the uptime, which no clock moves."""
     claimed_until_s: int = 0
-    """By the campaigns' clock."""
+    """By the campaigns' clock, of our own claim."""
+    seen_until_s: int = 0
+    """Of the claim on it when it was last submitted."""
+    seen_since_s: float = 0.0
+    """By the uptime."""
 
 
 class _Lane:
@@ -309,6 +317,8 @@ class Worker:
                 if not old.queued and now - old.not_before_s > LONGEST_WAIT_S:
                     del self._attempts[key]
             attempts = self._attempts.setdefault((job.campaign, job.round), _Attempts(job))
+            if attempts.seen_until_s != job.claimed_until_s:
+                attempts.seen_until_s, attempts.seen_since_s = job.claimed_until_s, now
             if attempts.queued or now < attempts.not_before_s:
                 return False
             attempts.queued, attempts.job = True, job
@@ -326,11 +336,10 @@ class Worker:
         if not all(ended):
             return False
         # what was taken and not finished is free at once, not when its time is up
-        now = self._clock()
         for attempts in self._attempts.values():
-            if now < attempts.claimed_until_s:
+            if held_s := attempts.claimed_until_s:
                 with suppress(GeoveilError):
-                    self._store.release(attempts.job)
+                    self._store.release(attempts.job, held_until_s=held_s)
         return True
 
     # -- inside ----------------------------------------------------------------------------------
@@ -401,8 +410,10 @@ class Worker:
         self._put_off(attempts, min(LONGEST_WAIT_S, wait_s))
 
     def _claim(self, job: Job, attempts: _Attempts) -> None:
-        """Take a job, or have it as long again."""
+        """Take a job, also from a process that shows no sign of life, or have it as long again."""
         held_s = attempts.claimed_until_s
+        if not held_s and self._uptime() - attempts.seen_since_s >= CLAIM_S:
+            held_s = attempts.seen_until_s
         attempts.claimed_until_s = self.jobs.claim(job, for_s=CLAIM_S, held_until_s=held_s)
         if not attempts.claimed_until_s:
             raise WorkedElsewhere(f"round {job.round} must be left to the process that has it")

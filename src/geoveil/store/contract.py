@@ -323,21 +323,20 @@ class Store(ABC):
 
     # -- work on closings and preparations --------------------------------------------------------
 
-    def claim(self, job: records.Job, *, now_s: int, for_s: int, held_until_s: int = 0) -> bool:
+    def claim(self, job: records.Job, *, until_s: int, held_until_s: int = 0) -> bool:
         """Take the work on a job for a while, so that several processes do not all do it.
 
-        One that ends an hour later than this would was made by a clock that was wrong, and is none.
-        Whoever has it gives ``held_until_s``, until when, to have it longer. No two claims on a job end at
-        the same time, since each begins after the one before, so that names the one. ``False`` where
-        another has it, it is done or given up, the campaign waits for another preparation by now, or,
-        with ``held_until_s``, the claim is none of this job: it is one of a campaign made anew.
+        Whoever has it gives ``held_until_s``, until when, to have it longer; so does whoever has seen that
+        stand still for as long as a claim lasts, to take it over. No time is compared with a clock, which
+        may have been set. ``False`` where another has it, it is done or given up, the campaign waits for
+        another preparation by now, or the claim is none of this job: it is one of a campaign made anew.
         """
-        times = {"now_s": now_s, "until_s": now_s + for_s, "held_until_s": held_until_s}
+        times = {"until_s": until_s, "held_until_s": held_until_s}
         return bool(self._write(sql.CLAIM[type(job)], **sql.names_of(job), **times))
 
-    def release(self, job: records.Job) -> None:
-        """Give the work on a job back, for whoever comes next; only whoever claimed it may."""
-        self._write(sql.RELEASE[type(job)], **sql.names_of(job))
+    def release(self, job: records.Job, *, held_until_s: int) -> None:
+        """Give the work on a job back, for whoever comes next, unless another has it by now."""
+        self._write(sql.RELEASE[type(job)], **sql.names_of(job), held_until_s=held_until_s)
 
     def failed(self, job: records.Job) -> int:
         """One more attempt at a job has failed; how many have."""

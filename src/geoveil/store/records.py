@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from importlib.resources import files
 from types import MappingProxyType
@@ -137,6 +137,8 @@ class ClosingRecord:
     closed_at_s: int
     failures: int = 0
     """Attempts that failed."""
+    claimed_until_s: int = field(default=0, compare=False)
+    """Of the claim on it, by the clock of whoever has it; 0: nobody."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,6 +153,8 @@ class PreparationRecord:
     """Attempts that failed."""
     problem: str = ""
     """Why it cannot be, in one sentence; empty while it may."""
+    claimed_until_s: int = field(default=0, compare=False)
+    """As of a closing."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -50,8 +50,6 @@ _TAKE = """
     DELETE FROM tally WHERE round_key IN (SELECT key FROM round WHERE campaign_key = :campaign_key)
     RETURNING round_key, cell, count
 """
-OUTDATED_S = 3600
-"""A claim that ends so much later than one of now would was made by a clock that was wrong."""
 _OPENED_NEXT = """
     (SELECT n.opened_at_s FROM round n JOIN round o ON o.campaign_key = n.campaign_key
      WHERE o.key = closing.round_key AND n.number > o.number ORDER BY n.number LIMIT 1)
@@ -66,7 +64,7 @@ GIVEN_UP = """
     JOIN campaign c ON c.key = r.campaign_key WHERE c.id = :campaign AND k.given_up_at_s IS NOT NULL
 """
 CLOSINGS = """
-    SELECT c.id, r.number, k.closed_at_s, k.failures
+    SELECT c.id, r.number, k.closed_at_s, k.failures, k.claimed_until_s
     FROM closing k JOIN round r ON r.key = k.round_key JOIN campaign c ON c.key = r.campaign_key
     WHERE k.given_up_at_s IS NULL
     AND NOT EXISTS (SELECT 1 FROM estimate e WHERE e.round_key = k.round_key)
@@ -110,7 +108,7 @@ KEEP_TOKEN = """
     ON CONFLICT (digest) DO NOTHING
 """
 PREPARATION = """
-    SELECT c.id, p.number, p.space, p.failures, p.problem
+    SELECT c.id, p.number, p.space, p.failures, p.problem, p.claimed_until_s
     FROM preparation p JOIN campaign c ON c.key = p.campaign_key
 """
 PREPARE = """
@@ -137,13 +135,12 @@ _JOBS: Mapping[type, tuple[str, str, str]] = {
 CLAIM = {
     kind: f"""
     UPDATE {table} SET claimed_until_s = :until_s
-    WHERE (claimed_until_s = :held_until_s OR :held_until_s = 0 AND (claimed_until_s <= :now_s
-           OR claimed_until_s > :until_s + {OUTDATED_S})) AND {row} AND {to_do} RETURNING failures
+    WHERE claimed_until_s = :held_until_s AND {row} AND {to_do} RETURNING failures
     """
     for kind, (table, row, to_do) in _JOBS.items()
 }
 RELEASE = {
-    kind: f"UPDATE {table} SET claimed_until_s = 0 WHERE {row}"
+    kind: f"UPDATE {table} SET claimed_until_s = 0 WHERE {row} AND claimed_until_s = :held_until_s"
     for kind, (table, row, _) in _JOBS.items()
 }
 FAIL = {
