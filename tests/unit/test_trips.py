@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import tracemalloc
 from typing import Literal
 
 import numpy as np
@@ -274,6 +275,24 @@ def test_sums_of_reports_lie_on_both_sides_of_the_share_that_stays_whatever_the_
             (low, _), (high, _) = stay_bounds(spots, tally, near)
             assert low - 1e-6 <= np.trace(true) <= high + 1e-6
     assert high - low < 0.5
+
+
+def test_the_interval_of_those_who_stay_needs_the_memory_of_few_matrices(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """And the same sums come out however many of their weights are held at once."""
+    space = gv.Grid(rows=18, columns=18, cell_km=1.0)
+    channel, cells = gv.PlanarGeometric(space, epsilon_per_km=2.0), np.arange(space.size)
+    tally = TripTally(channel, cells, np.roll(cells, 1))
+    spots, flows = Spots.of(channel), np.full((cells.size, cells.size), cells.size**-2.0)
+    at_once = stay_bounds(spots, tally, flows)
+    monkeypatch.setattr("geoveil.trips.flow_fit._WEIGHTS_AT_ONCE", 50_000)
+    tracemalloc.start()
+    in_turns = stay_bounds(spots, tally, flows)
+    held = tracemalloc.get_traced_memory()[1] / flows.nbytes
+    tracemalloc.stop()
+    assert in_turns == pytest.approx(at_once, rel=1e-9)
+    assert held < 12  # matrices of cells by cells; with the weights of all classes at once, 27
 
 
 def test_nothing_is_known_of_staying_where_cells_are_not_told_apart() -> None:

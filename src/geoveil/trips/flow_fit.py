@@ -19,7 +19,7 @@ from geoveil.estimate.em import ActiveSetNewton, maximise
 from geoveil.estimate.objective import Objective, em_point
 from geoveil.estimate.stopping import Found, Meter, check_stop
 from geoveil.trips.flows import Flows
-from geoveil.trips.pairs import MOST_SPOTS, PairOperator, Spots, TripTally
+from geoveil.trips.pairs import MOST_SPOTS, Classes, PairOperator, Spots, TripTally
 
 _REACHES = (0.5, 1.0, 2.0, 4.0, 8.0)
 """How far near trips go, in the pitch of the spots: the decay e^{−distance/ℓ}."""
@@ -44,6 +44,8 @@ _MOST_ENTRIES = 1 << 27
 _APART = (0.5, 1.2, 1.7, 2.1, 2.5, 3.1, 4.1)
 """Where classes of distances begin, in cells: those who stay, the neighbours, those across a corner …"""
 _SINGULAR, _RIDGE, _PASSES = 1e-13, 1e-9, 12
+_WEIGHTS_AT_ONCE = 1 << 22
+"""Of all classes together; more are made in turns."""
 _STARTING, _CHOOSING = 0.2, 0.9
 """The parts of the work: until the start is there, until the steps are chosen."""
 
@@ -287,7 +289,6 @@ def stay_bounds(spots: Spots, tally: TripTally, flows: FloatArray) -> FloatArray
     Between positions the mean is that of B for people spread evenly in their cells; where they stand
     otherwise it is taken to be as far off as for any two quarters of each pair of cells.
     """
-    rows = spots.operator.matrix().reshape(-1, spots.cells, spots.operator.shape[1])
     channel, number = tally.channel.matrix(), float(tally.total)
     begun, ended = (_unbiased(channel, flows.sum(axis=axis) @ channel, number) for axis in (1, 0))
     if max(np.abs(channel @ side - np.eye(spots.cells)).max() for side in (begun, ended)) > LOST:
@@ -295,20 +296,20 @@ def stay_bounds(spots: Spots, tally: TripTally, flows: FloatArray) -> FloatArray
     seen = np.zeros((channel.shape[1],) * 2)
     seen[tuple(tally.pairs.T)] = tally.counts / number
     expected = channel.T @ flows @ channel
-    apart = np.digitize(spots.distances_km(spots.cells), np.multiply(_APART, spots.cell_km))
-    classes = [apart == each for each in np.unique(apart)]
-    weights = np.stack([begun @ each @ ended.T for each in classes])
-    told = np.array([flows[each].sum() for each in classes])
-    spread, values = _covariance(weights, expected), np.tensordot(weights, seen)
+    apart = spots.classes(np.multiply(_APART, spots.cell_km))
+    told = np.bincount(apart.ravel(), flows.ravel()).astype(np.float64)
+    means, spreads = _moments(begun, apart, ended, (expected, seen))
     found = np.empty((2, 2))
     for bound, sign in zip(found, (-1.0, 1.0), strict=True):
-        numbers = _numbers(spread / number, told, sign)
-        weight = np.tensordot(numbers, weights, axes=1)
-        variance = max(_covariance(weight[None], law).item() for law in (expected, seen))
-        bound[:] = numbers @ values, np.sqrt(max(variance, 0.0) / number)
-        wanted = np.tensordot(numbers, np.array(classes, dtype=np.float64), axes=1)
-        off = np.stack([one @ weight @ other.T - wanted for one in rows for other in rows])
-        bound[0] -= float((flows * (off.max(axis=0) if sign < 0 else off.min(axis=0))).sum())
+        numbers = _numbers(spreads[0] / number, told, sign)
+        variance = float((numbers @ spreads @ numbers).max())
+        bound[:] = numbers @ means[1], np.sqrt(max(variance, 0.0) / number)
+        if spots.size > spots.cells:  # whole cells have CF = 1
+            rows = spots.operator.matrix().reshape(-1, spots.cells, channel.shape[1])
+            wanted = numbers[apart]
+            weight = begun @ wanted @ ended.T
+            off = np.stack([one @ weight @ other.T - wanted for one in rows for other in rows])
+            bound[0] -= float((flows * (off.max(axis=0) if sign < 0 else off.min(axis=0))).sum())
     return found
 
 
@@ -320,10 +321,22 @@ def _unbiased(channel: FloatArray, law: FloatArray, number: float) -> FloatArray
     )
 
 
-def _covariance(weights: FloatArray, law: FloatArray) -> FloatArray:
-    """(k, k): of weights (k, reports, reports) of one trip, its reports from a law."""
-    flat, mean = weights.reshape(len(weights), -1), np.tensordot(weights, law)
-    return np.asarray((flat * law.ravel()) @ flat.T - np.outer(mean, mean))
+def _moments(
+    begun: FloatArray, kinds: Classes, ended: FloatArray, laws: Sequence[FloatArray]
+) -> tuple[FloatArray, FloatArray]:
+    """(laws, k) and (laws, k, k): means and covariances of the k weights F·B·Fᵀ of one trip, B one where
+    a pair of cells is of a kind, its reports from a law; some rows of the weights are held at a time."""
+    many = int(kinds.max()) + 1
+    means, squares = np.zeros((len(laws), many)), np.zeros((len(laws), many, many))
+    step = max(1, _WEIGHTS_AT_ONCE // (many * len(ended)))
+    for start in range(0, len(begun), step):
+        rows = slice(start, start + step)
+        weights = np.stack([(begun[rows] @ (kinds == k) @ ended.T).ravel() for k in range(many)])
+        for which, law in enumerate(laws):
+            weighted = weights * law[rows].ravel()
+            means[which] += weighted.sum(axis=1)
+            squares[which] += weighted @ weights.T
+    return means, squares - means[:, :, None] * means[:, None]
 
 
 def _numbers(covariance: FloatArray, told: FloatArray, sign: float) -> FloatArray:

@@ -16,6 +16,7 @@ from geoveil.space.space import MATRIX_LIMIT
 
 MOST_SPOTS = 2_048
 """Up to so many the rows of all spots are held as a matrix, and products are matrix products."""
+Classes = npt.NDArray[np.int8]
 _ACROSS = 2
 """Spots a side of a cell where rows depend on the position in it."""
 
@@ -172,6 +173,11 @@ class Spots:
         for axis in self.centres_km[:first].T:
             squares += np.square(axis[:, None] - axis)
         return np.sqrt(squares, out=squares)
+
+    def classes(self, edges_km: FloatArray) -> Classes:
+        """(cells, cells): the number of the class that their distance lies in; empty ones have none."""
+        apart = np.digitize(self.distances_km(self.cells), edges_km).astype(np.int8)
+        return np.searchsorted(np.unique(apart), apart).astype(np.int8)
 
     def blocks(self, side: int) -> IntArray:
         """(spots,): the block of about side × side cells that each lies in, by number."""
