@@ -492,6 +492,17 @@ def test_a_backdrop_may_be_long_and_not_too_long(service: InProcess) -> None:
     assert_problem(answer, "invalid-geojson")
 
 
+def test_every_line_of_a_backdrop_keeps_its_own_positions() -> None:
+    lines = [[[4.8, 45.7, 9.0], [4.81234567, 45.7]], [[1, 2], [3, 4], [5, 6]]]
+    several = {"type": "MultiLineString", "coordinates": lines}
+    none = {"type": "MultiLineString", "coordinates": []}
+    kept = shapes.read_shapes(
+        json.dumps({"type": "GeometryCollection", "geometries": [several, none]}).encode()
+    )
+    assert kept[0].coordinates == [[[4.8, 45.7], [4.812346, 45.7]], [[1, 2], [3, 4], [5, 6]]]
+    assert kept[1].coordinates == []
+
+
 HOSTILE: list[tuple[bytes, str]] = [
     (b"", "malformed-body"),
     (b"{", "malformed-body"),

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from itertools import chain, islice
 from typing import Annotated, Any, NamedTuple
 
 import msgspec
@@ -109,14 +110,16 @@ def _shape(geometry: Mapping[str, Any], properties: Mapping[str, Any]) -> Shape 
     except (msgspec.ValidationError, RecursionError):
         raise _invalid(f"the coordinates of a {kind} must be those of one, in degrees") from None
     shape = Shape(kind, coordinates, properties)
-    for line in lines_of(shape):
-        line[:] = _degrees(line).round(_DECIMALS).tolist()
+    lines = lines_of(shape)
+    degrees = iter(_degrees(list(chain.from_iterable(lines))).round(_DECIMALS).tolist())
+    for line in lines:
+        line[:] = islice(degrees, len(line))
     return shape
 
 
 def _degrees(positions: list[list[float]]) -> FloatArray:
     """(k, 2): longitudes and latitudes; heights are left out."""
-    degrees = np.array([position[:2] for position in positions])
+    degrees = np.array([position[:2] for position in positions]).reshape(-1, 2)
     if not (np.abs(degrees) <= (180.0, 90.0)).all():
         raise _invalid("longitudes must lie within ±180 and latitudes within ±90 degrees")
     return degrees
