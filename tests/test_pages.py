@@ -51,7 +51,7 @@ def run_in_a_browser(tmp_path: Path, names: list[str], least: int) -> None:
         if os.environ.get("CI"):
             pytest.fail(reason)
         pytest.skip(reason)
-    with Live(tmp_path) as server:
+    with Live(tmp_path, tick_s=0.1) as server:
         given = {"GEOVEIL_SERVICE": server.url, "GEOVEIL_OPERATOR": server.token}
         given["GEOVEIL_PYTHON"] = sys.executable  # for tests that stop a service and start it again
         files = [f"test/{name}.test.ts" for name in names]

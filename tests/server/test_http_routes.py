@@ -6,6 +6,7 @@ import asyncio
 import hashlib
 import json
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 from urllib.parse import urljoin
 
@@ -48,12 +49,21 @@ def estimate(service: InProcess, campaign: str = "lyon") -> None:
         assert Jobs(campaigns).publish(work, conclude(work))
 
 
-@pytest.fixture
-def closed(service: InProcess) -> InProcess:
-    """A campaign with one estimate, now in its second round."""
+@cache
+def _with_an_estimate() -> MemoryStore:
+    """Made once: the estimate takes a second."""
+    service = InProcess(store := MemoryStore())
+    service.campaign()
     send(service, 600)
     estimate(service)
-    return service
+    service.close()
+    return store
+
+
+@pytest.fixture
+def closed(inside: Callable[..., InProcess]) -> InProcess:
+    """A campaign with one estimate, now in its second round."""
+    return inside(_with_an_estimate().copy())
 
 
 def test_a_campaign_is_made_listed_and_shown(service: InProcess) -> None:

@@ -6,6 +6,7 @@ import math
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from copy import deepcopy
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -236,6 +237,14 @@ class MemoryStore:
         self._seen_at_s: int | None = None
         self._copied_at_s: int | None = None
         self._closed = False
+
+    def copy(self) -> MemoryStore:
+        """Another that keeps the same, whatever becomes of this one; one that was closed is open again."""
+        made = MemoryStore()
+        with self._lock:
+            made._campaigns, made._tokens = deepcopy(self._campaigns), dict(self._tokens)
+            made._seen_at_s, made._copied_at_s = self._seen_at_s, self._copied_at_s
+        return made
 
     # -- campaigns and rounds --------------------------------------------------------------------
 

@@ -1,5 +1,11 @@
 import { defineConfig } from "vitest/config";
 
 export default defineConfig({
-  test: { include: ["test/**/*.test.ts"], testTimeout: 180_000, hookTimeout: 180_000 },
+  test: {
+    include: ["test/**/*.test.ts"],
+    testTimeout: 180_000,
+    hookTimeout: 180_000,
+    isolate: false, // all files in one process: none keeps anything that another finds
+    fileParallelism: false,
+  },
 });

@@ -3,7 +3,7 @@
 import { readFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import type { Browser, Page } from "playwright-core";
-import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { beforeAll, describe, expect, it } from "vitest";
 import { campaign, executablePath, launch, PHONE, SERVICE, Visit } from "./browser.ts";
 import { choosePlace, open, sendAndWait } from "./participant.ts";
 
@@ -25,10 +25,9 @@ describe.skipIf(!SERVICE || !executablePath)("the participant page is accessible
   let browser: Browser;
   let id: string;
   beforeAll(async () => {
-    browser = await launch("--disable-gpu", "--disable-3d-apis"); // no WebGL
+    browser = await launch();
     id = await campaign();
   });
-  afterAll(() => browser?.close());
 
   it.each([
     ["light", {}],

@@ -11,12 +11,9 @@ let service: Service;
 let browser: Browser;
 
 beforeAll(async () => {
-  [service, browser] = await Promise.all([new Service().start(), launch()]);
+  [service, browser] = await Promise.all([Service.given(), launch()]);
 }, 180_000);
-afterAll(async () => {
-  await browser?.close();
-  await service?.end();
-});
+afterAll(() => service?.end());
 
 const settings = async (page: Page): Promise<Record<string, unknown>> => {
   await page.getByText("No map yet.").waitFor({ timeout: 30_000 });

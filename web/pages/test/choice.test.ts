@@ -1,7 +1,7 @@
 /** A campaign that offers several promises, and slots of time, on the participant page. */
 
 import type { Browser } from "playwright-core";
-import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { beforeAll, describe, expect, it } from "vitest";
 import { campaign, executablePath, launch, SERVICE, Visit } from "./browser.ts";
 import { choosePlace, open, sendAndWait } from "./participant.ts";
 
@@ -10,7 +10,6 @@ describe.skipIf(!SERVICE || !executablePath)("what people choose", () => {
   beforeAll(async () => {
     browser = await launch();
   });
-  afterAll(() => browser?.close());
 
   it("offers every promise with its consequences, the strongest first and chosen, and sends the one chosen", async () => {
     const id = await campaign({ epsilon_per_km: null, promises_per_km: [0.5, 1, 3] });

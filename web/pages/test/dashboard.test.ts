@@ -16,15 +16,12 @@ let browser: Browser;
 let lyon = ""; // has an estimate of 600 reports
 
 beforeAll(async () => {
-  [service, browser] = await Promise.all([new Service().start(), launch()]);
+  [service, browser] = await Promise.all([Service.given(), launch()]);
   lyon = await service.campaign();
   await service.report(lyon, 600);
   await service.estimate(lyon, 1);
 }, 180_000);
-afterAll(async () => {
-  await browser?.close();
-  await service?.end();
-});
+afterAll(() => service?.end());
 
 /** How many different colours the map shows. */
 async function colours(page: Page): Promise<number> {
@@ -215,6 +212,7 @@ test("a script of the page may not be inline, and only the published map may be 
 });
 
 test("two operators see what the other does, and a restart is survived", async () => {
+  const service = await new Service().start(); // of its own, to be stopped
   const id = await service.campaign({ name: "Together" });
   const [one, other] = await Promise.all([operator(browser, service, id), operator(browser, service, id)]);
   await one.page.getByRole("heading", { name: "Together" }).waitFor();
@@ -241,6 +239,7 @@ test("two operators see what the other does, and a restart is survived", async (
   await one.page.getByRole("heading", { name: "Campaigns" }).waitFor();
   expect(await one.page.getByText("Renamed").count()).toBe(0);
   await one.close();
+  await service.end();
 });
 
 test("the certificate is recomputed in the browser", async () => {

@@ -26,15 +26,12 @@ let browser: Browser;
 let lyon = "";
 
 beforeAll(async () => {
-  [service, browser] = await Promise.all([new Service().start(), launch()]);
+  [service, browser] = await Promise.all([Service.given(), launch()]);
   lyon = await service.campaign();
   await service.report(lyon, 600);
   await service.estimate(lyon, 1);
 }, 180_000);
-afterAll(async () => {
-  await browser?.close();
-  await service?.end();
-});
+afterAll(() => service?.end());
 
 const rows = (page: Page): Promise<string[]> => page.locator("#districts tbody tr").allTextContents();
 

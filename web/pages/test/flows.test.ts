@@ -10,7 +10,7 @@ describe.skipIf(!SERVICE || !executablePath)("flows", () => {
   let service: Service;
   let id = "";
   beforeAll(async () => {
-    [browser, service] = await Promise.all([launch(), new Service().start()]);
+    [browser, service] = await Promise.all([launch(), Service.given()]);
     id = await service.campaign({ name: "Ways", trips: true, epsilon_per_km: 4, cell_km: 1.5 });
     const answer = await fetch(`${service.url}/api/campaigns/${id}/mechanism`);
     const { id: mechanism } = (await answer.json()) as { id: string };
@@ -25,10 +25,7 @@ describe.skipIf(!SERVICE || !executablePath)("flows", () => {
     await service.estimate(id, 1);
     await service.call("PATCH", `/api/campaigns/${id}`, { published: true });
   }, 150_000); // a busy machine takes its time
-  afterAll(async () => {
-    await browser?.close();
-    await service?.end();
-  });
+  afterAll(() => service?.end());
 
   it("are drawn with widths, directions and what is not sure, on the dashboard", async () => {
     const tab = await operator(browser, service, id);

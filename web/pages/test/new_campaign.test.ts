@@ -14,12 +14,9 @@ let service: Service;
 let browser: Browser;
 
 beforeAll(async () => {
-  [service, browser] = await Promise.all([new Service().start(), launch()]);
+  [service, browser] = await Promise.all([Service.given(), launch()]);
 }, 180_000);
-afterAll(async () => {
-  await browser?.close();
-  await service?.end();
-});
+afterAll(() => service?.end());
 
 // --- Without a browser
 

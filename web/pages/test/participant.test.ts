@@ -1,7 +1,7 @@
 /** The participant page against the service itself: what it says, what it sends, and what it never sends. */
 
 import type { Browser, Route } from "playwright-core";
-import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { beforeAll, describe, expect, it } from "vitest";
 import { canonicalText, type JsonObject, sha256 } from "../../sdk/src/canonical.ts";
 import { campaign, executablePath, launch, operator, PHONE, SERVICE, Visit } from "./browser.ts";
 import { choosePlace, open, sendAndWait } from "./participant.ts";
@@ -18,7 +18,6 @@ describe.skipIf(!SERVICE || !executablePath)("the participant page", () => {
     browser = await launch();
     id = await campaign();
   });
-  afterAll(() => browser?.close());
 
   it("explains, reports, shows a receipt, and a second visit reads and sends nothing", async () => {
     const id = await campaign({ name: "Île de Ré & Lyon" });

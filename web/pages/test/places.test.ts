@@ -11,12 +11,9 @@ import { openTab, operator, Service } from "./server.ts";
 let service: Service;
 let browser: Browser;
 beforeAll(async () => {
-  [service, browser] = await Promise.all([new Service().start(), launch()]);
+  [service, browser] = await Promise.all([Service.given(), launch()]);
 }, 180_000);
-afterAll(async () => {
-  await browser?.close();
-  await service?.end();
-});
+afterAll(() => service?.end());
 
 const feature = ([x, y]: Corner, properties: object = {}) => ({
   type: "Feature",

@@ -6,7 +6,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { Browser, BrowserContextOptions, Page } from "playwright-core";
 
-import { leave } from "./browser.ts";
+import { leave, SERVICE } from "./browser.ts";
 
 export const TOKEN = "a-token-for-tests-only";
 
@@ -21,6 +21,13 @@ export class Service {
   /** With settings by the names of their variables. */
   constructor(settings: Readonly<Record<string, string>> = {}) {
     this.settings = settings;
+  }
+
+  /** The one that is running for all tests, or one of its own where none is. */
+  static async given(): Promise<Service> {
+    const given = new Service();
+    given.url = SERVICE;
+    return SERVICE ? given : given.start();
   }
 
   async start(): Promise<this> {
@@ -47,8 +54,10 @@ export class Service {
   }
 
   async stop(): Promise<void> {
-    const ended = new Promise((resolve) => this.process?.once("exit", resolve));
-    this.process?.kill("SIGTERM");
+    const { process } = this;
+    if (!process) return;
+    const ended = new Promise((resolve) => process.once("exit", resolve));
+    process.kill("SIGTERM");
     await ended;
   }
 

@@ -54,7 +54,6 @@ beforeAll(async () => {
   await service.call("PATCH", `/api/campaigns/${lyon}`, { published: true });
 }, 180_000);
 afterAll(async () => {
-  await browser?.close();
   await service?.end();
   tiles?.close();
 });

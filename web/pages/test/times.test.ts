@@ -28,7 +28,7 @@ async function report(level: number, slot: number, cell: number, number: number)
 }
 
 beforeAll(async () => {
-  [service, browser] = await Promise.all([new Service().start(), launch()]);
+  [service, browser] = await Promise.all([Service.given(), launch()]);
   const slots = { every: "day", names: NAMES, starts: [0, 360, 1080] };
   id = await service.campaign({ epsilon_per_km: null, promises_per_km: [1, 2], slots, zone: "Europe/Paris" });
   await report(1, 0, 8, 120);
@@ -37,10 +37,7 @@ beforeAll(async () => {
   await service.estimate(id, 1);
   await service.call("PATCH", `/api/campaigns/${id}`, { published: true });
 }, 180_000);
-afterAll(async () => {
-  await browser?.close();
-  await service?.end();
-});
+afterAll(() => service?.end());
 
 function picture(page: Page): Promise<string> {
   return page

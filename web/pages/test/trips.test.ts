@@ -1,7 +1,7 @@
 /** A campaign of trips, on the participant page: two places, one report, charged twice, nothing true in it. */
 
 import type { Browser } from "playwright-core";
-import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { beforeAll, describe, expect, it } from "vitest";
 import { campaign, executablePath, launch, SERVICE, Visit } from "./browser.ts";
 import { open, sendAndWait } from "./participant.ts";
 
@@ -13,7 +13,6 @@ describe.skipIf(!SERVICE || !executablePath)("trips on the participant page", ()
   beforeAll(async () => {
     browser = await launch();
   });
-  afterAll(() => browser?.close());
 
   it("needs both places, sends two squares once, and says that it costs twice", async () => {
     const id = await campaign({ trips: true });
