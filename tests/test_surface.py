@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import ast
+import inspect
 import re
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -142,6 +144,72 @@ def test_what_is_of_the_wrong_kind_is_refused_in_a_sentence(name: str) -> None:
         for wrong in ("1", {"kind": "grid"}, [0.5, None], gv.Grid, object()):
             with pytest.raises((GeoveilError, FileNotFoundError), match=r" must |; |No such file"):
                 function(**{**UNTRIED.get(name, {}), **CALLS[name], argument: wrong})
+
+
+OTHERS: dict[str, dict[str, Any]] = {
+    "ActiveSetNewton": {},
+    "BetweenPositions": {"epsilon_per_km": 1.0},
+    "Bootstrap": {},
+    "Box": {"south": 48.8, "west": 2.2, "north": 48.9, "east": 2.4},
+    "Budget": {"limit_per_km": 1.0},
+    "CertifiedWithin": {},
+    "ContinuousLaplace": {"epsilon_per_km": 1.0},
+    "CountRelease": {"people": 2, "prior": [0.5, 0.5], "multiplier": 1.0},
+    "CrossValidated": {},
+    "FisherInformation": {},
+    "GeneralPrivacy": {"function": np.sqrt},
+    "GeometricRelease": {"epsilon": 1.0},
+    "IterativeBayesianUpdate": {},
+    "LikelihoodChange": {},
+    "Line": {"size": 3},
+    "MatrixInversion": {},
+    "PerKilometre": {"epsilon_per_km": 1.0},
+    "Points": {"lat": [48.8, 48.9], "lng": [2.3, 2.4]},
+    "PoisoningAlarm": {},
+    "RapporEstimator": {},
+    "Region": {"name": "a park", "diameter_km": 2.0, "disk_km": 1.0},
+    "Squarem": {},
+    "Steps": {"number": 2},
+    "WithinRadius": {"radius_km": 1.0, "epsilon": 1.0},
+    "obfuscate": {"frame": {"lat": [], "lng": []}, "mechanism": NOISE},
+    "seeded": {"seed": 1},
+}
+
+
+@pytest.mark.parametrize("name", [name for name in CALLS | OTHERS if name != "advise"])
+def test_no_argument_ends_in_an_error_from_inside(name: str) -> None:
+    """Yes for a function, an array for a yes, nothing for a list: all is well or said in a sentence."""
+    function: Callable[..., Any] = getattr(gv, name)
+    call = {**UNTRIED.get(name, {}), **(CALLS | OTHERS)[name]}
+    for argument, kind in inspect.signature(function).parameters.items():
+        for wrong in (np.eye(2), True, None, 7, ["1"], gv.Grid):
+            if kind.kind not in (kind.VAR_POSITIONAL, kind.VAR_KEYWORD):
+                with suppress(GeoveilError, FileNotFoundError):
+                    function(**{**call, argument: wrong})
+
+
+def test_a_region_is_checked_where_it_is_made() -> None:
+    park = OTHERS["Region"]
+    for argument, wrong in (
+        ("name", 3), ("diameter_km", "wide"), ("diameter_km", 0.5), ("disk_km", -1.0), ("is_disk", [True]),
+        ("lengths_km", [1.0]), ("lengths_km", [0.0, 2.0, 1.0]), ("lengths_km", "near"),
+    ):  # fmt: skip
+        with pytest.raises(InvalidInput, match=f"{argument}.* must be "):
+            gv.Region(**{**park, argument: wrong})
+    for made, asked in ((gv.Region.box, "box"), (gv.Region.cells, "space")):
+        with pytest.raises(InvalidInput, match=rf"{asked} \(int\) must be "):
+            made(3)  # type: ignore[operator]
+    places = gv.Region(**park, lengths_km=[0.0, 1.0, 2.0])  # type: ignore[arg-type]
+    assert places.shortest_km == 1.0
+
+
+def test_what_is_told_how_far_the_work_is_is_asked_for_before_the_work() -> None:
+    advise: Callable[..., Any] = gv.advise
+    for wrong in (True, "bar", np.eye(2)):
+        with pytest.raises(InvalidInput, match=r"progress \(.*\) must be a function"):
+            advise(**CALLS["advise"], progress=wrong)
+        with pytest.raises(InvalidInput, match=r"progress \(.*\) must be a function"):
+            gv.IterativeBayesianUpdate(progress=wrong)
 
 
 def test_a_matrix_is_neither_a_space_nor_a_channel_and_noise_is_no_channel() -> None:

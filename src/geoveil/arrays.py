@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import cache
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -26,7 +26,7 @@ def positive(name: str, value: Any) -> float:
     """The value as a finite float above zero, or an error that names it."""
     number = finite(name, value)
     if number <= 0:
-        raise InvalidInput(f"{name} ({value!r}) must be above 0")
+        raise InvalidInput(f"{name} ({_shown(value)}) must be above 0")
     return number
 
 
@@ -37,18 +37,18 @@ def finite(name: str, value: Any) -> float:
             raise TypeError
         number = float(value)
     except (TypeError, ValueError):
-        raise InvalidInput(f"{name} ({value!r}) must be a number") from None
+        raise InvalidInput(f"{name} ({_shown(value)}) must be a number") from None
     except OverflowError:
         number = np.inf
     if not np.isfinite(number):
-        raise InvalidInput(f"{name} ({value!r}) must be finite")
+        raise InvalidInput(f"{name} ({_shown(value)}) must be finite")
     return number
 
 
 def count(name: str, value: Any, *, least: int = 1) -> int:
     """The value as a whole number of at least ``least``, or an error that names it."""
     if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, np.integer)):
-        raise InvalidInput(f"{name} ({value!r}) must be a whole number")
+        raise InvalidInput(f"{name} ({_shown(value)}) must be a whole number")
     if value < least:
         raise InvalidInput(f"{name} ({value}) must be at least {least}")
     return int(value)
@@ -156,16 +156,44 @@ def indices(name: str, value: Any, size: int) -> IntArray:
 def instance(name: str, value: Any, kind: type, such_as: str) -> Any:
     """The value itself, where it is of the kind; a class is none yet."""
     if not isinstance(value, kind):
-        given = value if isinstance(value, type) else type(value)
-        called = f"the class {given.__name__}" if given is value else given.__name__
+        called = _shown(value) if isinstance(value, type) else type(value).__name__
         raise InvalidInput(f"{name} ({called}) must be {such_as}")
     return value
+
+
+def one_of(name: str, value: Any, words: Iterable[str]) -> Any:
+    """The value itself, where it is one of the words."""
+    known = tuple(words)
+    if not isinstance(value, str) or value not in known:
+        raise InvalidInput(f"{name} ({_shown(value)}) must be one of {', '.join(known)}")
+    return value
+
+
+def yes_or_no(name: str, value: Any) -> bool:
+    """The value itself, where it is True or False."""
+    plain = bool(value) if isinstance(value, np.bool_) else value
+    return bool(instance(name, plain, bool, "True or False"))
+
+
+def told(progress: Any) -> Callable[..., None]:
+    """The function that is told how far the work is, silent where none is wanted."""
+    if progress is None:
+        return lambda *how_far: None
+    able("progress", progress, "__call__", "a function that is told how far the work is")
+    return cast("Callable[..., None]", progress)
 
 
 def able(name: str, value: Any, method: str, such_as: str) -> None:
     """An error where the value is no object with such a method; a class is none yet."""
     if isinstance(value, type) or not callable(getattr(value, method, None)):
-        raise InvalidInput(f"{name} ({value!r}) must be {such_as}")
+        raise InvalidInput(f"{name} ({_shown(value)}) must be {such_as}")
+
+
+def _shown(value: Any) -> str:
+    """How a message names a value: a word or a number itself, anything else by its kind."""
+    if value is None or isinstance(value, str | bytes | int | float | np.generic):
+        return repr(value)
+    return f"the class {value.__name__}" if isinstance(value, type) else type(value).__name__
 
 
 def frozen(array: Any) -> Any:

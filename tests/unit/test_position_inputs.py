@@ -100,7 +100,7 @@ SQUARE = grid(3, 4, 1.0)
         ({"mean_distance_km": 1e-4}, InvalidInput, r"must be reachable; ε = 8 per km gives 0\.4"),
         ({"mean_distance_km": 100.0}, InvalidInput, "must be reachable"),
         ({"epsilon_per_km": 1.0, "most_leverage": 3.0}, Unsupported, "between cells only"),
-        ({"epsilon_per_km": 1.0, "between": "towns"}, InvalidInput, "'cells' or 'positions'"),
+        ({"epsilon_per_km": 1.0, "between": "towns"}, InvalidInput, "one of cells, positions"),
     ],
 )
 def test_what_cannot_be_promised_is_refused(

@@ -360,7 +360,7 @@ def test_what_cannot_be_designed_is_refused_in_a_sentence() -> None:
         gv.elastic(gv.Line(5), epsilon_per_km=1.0, between="positions")
     with pytest.raises(InvalidInput, match="at most 8"):
         gv.elastic(PARIS, epsilon_per_km=20.0, between="positions")
-    with pytest.raises(InvalidInput, match="'cells' or 'positions'"):
+    with pytest.raises(InvalidInput, match="must be one of cells, positions"):
         gv.elastic(PARIS, epsilon_per_km=1.0, between="places")  # type: ignore[call-overload]
     with pytest.raises(Unsupported, match="most_leverage"):
         gv.elastic(PARIS, epsilon_per_km=1.0, most_leverage=3.0, between="positions")

@@ -8,7 +8,7 @@ from functools import partial
 
 import numpy as np
 
-from geoveil.arrays import ArrayLike, FloatArray, count, one_blas_thread, positive, prior_over
+from geoveil.arrays import ArrayLike, FloatArray, count, one_blas_thread, positive, prior_over, told
 from geoveil.campaign.elastic_design import Between, checked_between, elastic
 from geoveil.channel.channel import Channel
 from geoveil.channel.guarantee import BetweenPositions, GeoIndistinguishability, Guarantee
@@ -133,6 +133,7 @@ def advise(
     ``most_leverage`` bounds the leverage of every setting of the dial (see ``elastic``).
     """
     check_transport(space)
+    tell = told(progress)
     people_at = prior_over(prior, space.size)
     epsilon = positive("epsilon_per_km", epsilon_per_km)
     number, start = count("people", people), count("seed", seed, least=0)
@@ -177,8 +178,7 @@ def advise(
                 leverage=mechanism.leverage,
             )
         )
-        if progress is not None:
-            progress(done, len(makers))
+        tell(done, len(makers))
     return Advice(epsilon, number, alone, tuple(choices))
 
 

@@ -94,8 +94,9 @@ class Campaign:
                 promises_per_km,
                 camouflage=0.5 if camouflage is None else camouflage,
                 most_leverage=most_leverage,
-                guarded=bool(guarded),
-                trusted_seed=bool(trusted_seed),
+                guarded=guarded is not None and arrays.yes_or_no("guarded", guarded),
+                trusted_seed=trusted_seed is not None
+                and arrays.yes_or_no("trusted_seed", trusted_seed),
                 between=checked_between(between, space),
             )
         people = frozen(prior_over(prior, checked_space(space).size))

@@ -10,7 +10,7 @@ from typing import Literal, TypedDict, Unpack, get_args, overload
 import numpy as np
 import numpy.typing as npt
 
-from geoveil.arrays import FloatArray, finite, one_blas_thread, positive, prior_over
+from geoveil.arrays import FloatArray, finite, one_blas_thread, one_of, positive, prior_over
 from geoveil.campaign.positional_design import CLOSE, DesignedPositional, positional, wide_enough
 from geoveil.campaign.weights import (
     equalising_weights,
@@ -42,9 +42,7 @@ def checked_between(between: Between | None, space: Space) -> Between:
     if between is None:
         mapped = isinstance(space, AnyGrid) and space.box is not None
         return "positions" if mapped or isinstance(space, Hexagons) else "cells"
-    if between not in get_args(Between):
-        raise InvalidInput(f"between ({between!r}) must be 'cells' or 'positions'")
-    return between
+    return one_of("between", between, get_args(Between))
 
 
 DESIGN_STEPS = Steps(8)

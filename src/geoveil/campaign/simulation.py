@@ -185,6 +185,7 @@ def simulate(
     check_transport(campaign.space)
     number = arrays.count("rounds", rounds)
     arrays.count("seed", seed, least=0)
+    tell = arrays.told(progress)
     everybody = crowd.counts(campaign.space)
     truth = everybody / max(1, int(everybody.sum()))
     met = np.zeros(campaign.space.size)
@@ -196,8 +197,7 @@ def simulate(
         met = met + reported
         if campaign.close_round() is not None:
             results.append(_result(campaign, truth, met, hindsight=hindsight))
-        if progress is not None:
-            progress(done, number)
+        tell(done, number)
     return Simulation(campaign.space, truth, tuple(results), campaign)
 
 

@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 import numpy.typing as npt
 
-from geoveil.arrays import FloatArray, count, finite, instance, lengths, positive
+from geoveil.arrays import FloatArray, able, count, finite, instance, lengths, positive
 from geoveil.channel import words
 from geoveil.errors import InvalidInput, Unsupported
 
@@ -323,10 +323,8 @@ class GeneralPrivacy(Guarantee):
     name: str = "ℓ"
 
     def __post_init__(self) -> None:
-        if not callable(self.function):
-            raise InvalidInput(
-                f"function ({self.function!r}) must give ℓ(d) in nats for distances in km, such as np.sqrt"
-            )
+        such_as = "a function that gives ℓ(d) in nats for distances in km, such as np.sqrt"
+        able("function", self.function, "__call__", such_as)
         with np.errstate(all="ignore"):
             self.loss(np.geomspace(1e-3, 1e4, 4001))
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from geoveil.arrays import ArrayLike, FloatArray, able, one_blas_thread, uniform
+from geoveil.arrays import ArrayLike, FloatArray, able, instance, one_blas_thread, told, uniform
 from geoveil.channel.backend import backend_named, backend_of, host_array
 from geoveil.channel.channel import Tally
 from geoveil.channel.moved import MovedOperator
@@ -33,6 +33,7 @@ _STARTS = {
     0.0: "the uniform map",
 }
 """How much of the pooled map the ascents of slots begin with → in words."""
+_BY_SLOT = "tallies by slot, such as {8: tally}"
 _LEAST = 1e-9
 """Of every start lies evenly everywhere: what begins at zero stays there."""
 
@@ -121,6 +122,7 @@ class IterativeBayesianUpdate:
 
     def __post_init__(self) -> None:
         stopping.check_stop(self.stop)
+        told(self.progress)
         check_accelerator(self.accelerate)
         if self.uncertainty is not None:
             able(
@@ -187,15 +189,12 @@ class IterativeBayesianUpdate:
         >>> list(maps), maps.empty, int(maps[8].distribution.argmax())
         ([8], (9,), 0)
         """
-        if not isinstance(slots, Mapping):
-            raise InvalidInput(
-                f"slots ({type(slots).__name__}) must be tallies by slot, such as {{8: tally}}"
-            )
+        instance("slots", slots, Mapping, _BY_SLOT)
         full: dict[Any, list[Tally]] = {}
         empty = []
         for slot, tallies in slots.items():
-            given = [tallies] if isinstance(tallies, Tally) else tallies
-            counted = [tally for tally in given if tally.total]
+            given = tallies if isinstance(tallies, Iterable) else [tallies]
+            counted = [tally for tally in given if instance("slots", tally, Tally, _BY_SLOT).total]
             if counted:
                 full[slot] = counted
             else:
@@ -204,6 +203,7 @@ class IterativeBayesianUpdate:
             raise InvalidInput("slots must hold at least one report; all are empty")
         if pooled is None:
             pooled = self.fit([tally for tallies in full.values() for tally in tallies])
+        instance("pooled", pooled, fitted.Estimate, "the estimate of all slots together")
         share, started, stop = 1.0, _STARTS[1.0], self.stop
         if isinstance(self.stop, stopping.CrossValidated):
             every = max(1, -(-len(full) // (searched or len(full))))

@@ -11,7 +11,7 @@ import numpy as np
 from scipy.linalg import lstsq, qr
 from scipy.linalg.lapack import dgecon, dgetrf, dgetrs
 
-from geoveil.arrays import ArrayLike, FloatArray, IntArray, one_blas_thread, vector
+from geoveil.arrays import ArrayLike, FloatArray, IntArray, one_blas_thread, one_of, vector
 from geoveil.channel.channel import RARE, Channel, Tally
 from geoveil.errors import InvalidInput, Unsupported
 from geoveil.estimate import bars, fitted, mixture
@@ -70,8 +70,7 @@ class _Repaired:
     repair: Repair = "project"
 
     def __post_init__(self) -> None:
-        if self.repair not in REPAIRS:
-            raise InvalidInput(f"repair ({self.repair!r}) must be one of: {', '.join(REPAIRS)}")
+        one_of("repair", self.repair, REPAIRS)
 
     def _words(self, solution: FloatArray) -> str:
         """What the repair had to do."""

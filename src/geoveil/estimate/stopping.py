@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from geoveil.arrays import ArrayLike, FloatArray, IntArray, able, count, finite, positive
+from geoveil.arrays import ArrayLike, FloatArray, IntArray, able, count, finite, positive, told
 from geoveil.channel.operator import Operator
 from geoveil.errors import InvalidInput, number_of
 from geoveil.estimate.objective import (
@@ -38,13 +38,13 @@ class Meter:
     """Tells a progress in thousandths of the whole: it never falls, and reaches the end once."""
 
     def __init__(self, progress: Progress | None) -> None:
-        self._progress = progress
+        self._progress = told(progress)
         self._done = -1
 
     def at(self, fraction: float) -> None:
         """So much is done, in [0, 1]; what is less than before is not told."""
         done = int(_PARTS * min(1.0, fraction))
-        if self._progress is not None and done > self._done:
+        if done > self._done:
             self._done = done
             self._progress(done, _PARTS)
 

@@ -19,6 +19,7 @@ from geoveil.arrays import (
     indices,
     instance,
     prior_over,
+    yes_or_no,
 )
 from geoveil.channel.channel import Channel, PrivacyLoss, Tally, checked_channel
 from geoveil.channel.composed import Remapped
@@ -102,7 +103,7 @@ class RemappedNoise(ByParts, Channel):
             raise InvalidInput("space must be a grid or places of interest: noise needs a plane")
         self.noise: Noise = instance("noise", noise, Noise, _SOME_NOISE)
         self.space = space
-        self.spread = spread and isinstance(space, Grid)
+        self.spread = yes_or_no("spread", spread) and isinstance(space, Grid)
         self.report_count = space.size
         self.guarantee = noise.guarantee
 

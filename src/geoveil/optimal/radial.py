@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from geoveil.arrays import FloatArray, IntArray, count, positive
+from geoveil.arrays import FloatArray, IntArray, count, positive, told
 from geoveil.channel.guarantee import Guarantee
 from geoveil.errors import InvalidInput, SolverFailed, two_digits
 from geoveil.optimal.circular import CircularNoise
@@ -276,7 +276,7 @@ def optimal_noise(
     >>> round(noise.loss_reached, 3), noise.gap < 1e-3
     (2.0, True)
     """
-    limits = RingLimits.of(bound_per_km2, tightness)
+    tell, limits = told(progress), RingLimits.of(bound_per_km2, tightness)
     promise = RadialPromise.of(privacy, region, loss, limits)
     wanted, most = positive("gap", gap), count("most_rings", most_rings, least=64)
     width = promise.part_km(promise.reach_km / _FIRST_RINGS)
@@ -287,7 +287,7 @@ def optimal_noise(
         lowest = max(lowest, solved.bound)
         best = _noise(rings, promise, loss, limits, lowest, solved.pairs) or best
         reached = 1.0 if best is None else best.gap
-        progress(min(1.0, wanted / max(reached, 1e-300)), f"{rings.count} rings")
+        tell(min(1.0, wanted / max(reached, 1e-300)), f"{rings.count} rings")
         if reached <= wanted:
             break
         # the tight pairs among rings half as wide, to begin with there

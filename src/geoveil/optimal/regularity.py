@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from geoveil.arrays import ArrayLike, FloatArray, frozen, instance, lengths, positive
+from geoveil.arrays import ArrayLike, FloatArray, frozen, instance, lengths, positive, yes_or_no
 from geoveil.channel.guarantee import (
     A_GUARANTEE,
     GeoIndistinguishability,
@@ -21,6 +21,7 @@ from geoveil.channel.guarantee import (
 from geoveil.channel.words import rounded_down, rounded_up
 from geoveil.errors import InvalidInput
 from geoveil.space import Box, Space
+from geoveil.space.space import checked_space
 
 _TOLERANCE = 1e-9
 _STEPS = 240  # distances per scale at which sums are compared
@@ -222,6 +223,22 @@ class Region:
     is_disk: bool = False
     lengths_km: FloatArray | None = field(default=None, compare=False)
 
+    def __post_init__(self) -> None:
+        instance("name", self.name, str, "a text")
+        yes_or_no("is_disk", self.is_disk)
+        disk, diameter = (lengths(each, getattr(self, each)) for each in ("disk_km", "diameter_km"))
+        if disk.ndim or diameter.ndim or disk > diameter:
+            raise InvalidInput(
+                "diameter_km must be one length, and disk_km another that is no longer"
+            )
+        object.__setattr__(self, "diameter_km", float(diameter))
+        object.__setattr__(self, "disk_km", float(disk))
+        if self.lengths_km is not None:
+            moves = lengths("lengths_km", self.lengths_km)
+            if moves.ndim != 1 or moves[:1].tolist() != [0.0] or not (np.diff(moves) > 0).all():
+                raise InvalidInput("lengths_km must be a list of lengths that rise from 0")
+            object.__setattr__(self, "lengths_km", frozen(moves.copy()))
+
     @classmethod
     def plane(cls) -> Region:
         """The whole plane: ℓ-privacy here is ℓ-privacy everywhere."""
@@ -246,14 +263,14 @@ class Region:
     @classmethod
     def box(cls, box: Box) -> Region:
         """The rectangle around a box of latitudes and longitudes."""
-        west, south, east, north = box.rectangle_km
+        west, south, east, north = instance("box", box, Box, "a gv.Box(…)").rectangle_km
         return cls.rectangle(width_km=east - west, height_km=north - south)
 
     @classmethod
     def cells(cls, space: Space) -> Region:
         """The centres of the cells of a space, and nothing between them."""
-        lengths = np.unique(space.distances_km())
-        return cls(f"{space.size} places", float(lengths[-1]), 0.0, lengths_km=frozen(lengths))
+        moves = np.unique(checked_space(space).distances_km())
+        return cls(f"{space.size} places", float(moves[-1]), 0.0, lengths_km=moves)
 
     @property
     def shortest_km(self) -> float:

@@ -20,7 +20,7 @@ import numpy as np
 import scipy
 from scipy import sparse
 
-from geoveil.arrays import ArrayLike, FloatArray, IntArray, positive, prior_over
+from geoveil.arrays import ArrayLike, FloatArray, IntArray, positive, prior_over, told
 from geoveil.channel.composed import DenseChannel
 from geoveil.errors import InvalidInput, TooLarge
 from geoveil.measure import Loss, loss_values
@@ -102,6 +102,7 @@ def optimal_strategy(
     >>> round(strategy.optimality.privacy, 5), strategy.guarantee is None
     (0.5, True)
     """
+    tell = told(progress)
     weights = prior_over(prior, checked_space(space).size)
     limit, wanted = positive("mean_loss_km", mean_loss_km), positive("gap", gap)
     size, cells = space.size, np.arange(space.size)
@@ -135,7 +136,7 @@ def optimal_strategy(
             float(errors.min(axis=0).sum()), min(limit, best), float(np.vdot(joint, losses)), limit,
             steps, ROUNDING,
         )  # fmt: skip
-        progress((number + 1) / _ROUNDS, f"{pairs.shape[1]} guesses defended against")
+        tell((number + 1) / _ROUNDS, f"{pairs.shape[1]} guesses defended against")
         # reports after which some new guess beats the intended one, with the best such guess
         rival = errors.argmin(axis=0)
         wrong = errors[rival, cells] < errors[guesses, cells]

@@ -14,7 +14,7 @@ import numpy as np
 
 from geoveil.arrays import FloatArray, vector
 from geoveil.errors import InvalidInput, Unsupported, require
-from geoveil.files import replaced_file
+from geoveil.files import file_name, replaced_file
 from geoveil.space import AnyGrid, Grid, MapSpace, MaskedGrid, Points, Space
 
 if TYPE_CHECKING:
@@ -198,7 +198,7 @@ def picture_kind(path: str) -> str:
     >>> picture_kind("map.PNG")
     'png'
     """
-    kind = PurePath(path).suffix.lower().removeprefix(".")
+    kind = PurePath(file_name(path)).suffix.lower().removeprefix(".")
     if kind not in _NO_DATE:
         raise InvalidInput(f"picture ({path}) must end in .png, .svg or .pdf")
     require("matplotlib", "plot", f"drawing {path}")

@@ -305,6 +305,9 @@ class CurvePoint:
     comparators_bits: dict[str, float]
 
 
+_BUILD = "a function from a multiplier to a gv.CountRelease"
+
+
 def leakage_curve(
     build: Callable[[float], CountRelease],
     multipliers: Sequence[float] = MULTIPLIERS,
@@ -316,14 +319,15 @@ def leakage_curve(
 
     A comparator is left out where its noisy vectors cannot be listed, or its ε would leave the range.
     """
-    arrays.able("build", build, "__call__", "a function from a multiplier to a gv.CountRelease")
+    arrays.able("build", build, "__call__", _BUILD)
+    tell = arrays.told(progress)
     kinds: Sequence[Any] = comparators
     if not all(isinstance(kind, type) and issubclass(kind, NoisyCounts) for kind in kinds):
         raise InvalidInput("comparators must be classes of noisy counts, such as GeometricCounting")
     points = []
     for number, multiplier in enumerate(multipliers):
-        progress(number, len(multipliers))
-        release = build(multiplier)
+        tell(number, len(multipliers))
+        release = arrays.instance("build", build(multiplier), CountRelease, _BUILD)
         beside: dict[str, float] = {}
         for kind in comparators:
             with contextlib.suppress(TooLarge, InvalidInput):

@@ -8,8 +8,8 @@ from typing import Literal, Protocol, get_args
 
 import numpy as np
 
-from geoveil.arrays import BoolArray, FloatArray, IntArray
-from geoveil.errors import InvalidInput, OutsideSpace, number_of
+from geoveil.arrays import BoolArray, FloatArray, IntArray, one_of
+from geoveil.errors import OutsideSpace, number_of
 
 Outside = Literal["clamp", "drop", "raise"]
 """``"clamp"``: to the nearest cell; ``"drop"``: left out; ``"raise"``: an error."""
@@ -34,8 +34,7 @@ _WORTH_A_WARNING = 0.01
 
 def check_outside(outside: str) -> None:
     """Refuse a word that is none of the three."""
-    if outside not in get_args(Outside):
-        raise InvalidInput(f"outside ({outside!r}) must be one of {', '.join(get_args(Outside))}")
+    one_of("outside", outside, get_args(Outside))
 
 
 def settle(

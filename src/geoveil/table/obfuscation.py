@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, cast, runtime_checka
 import numpy as np
 import numpy.typing as npt
 
-from geoveil.arrays import BoolArray, FloatArray, IntArray
+from geoveil.arrays import BoolArray, FloatArray, IntArray, able
 from geoveil.channel.channel import Channel
 from geoveil.channel.composed import Remapped
 from geoveil.document.saved import AnyMechanism
@@ -189,7 +189,8 @@ def obfuscate(
             f"per_person ({per_person}) must come with person, the column that says who"
         )
     limit = None if person is None else PersonLimit(person, per_person, limit_by)
-    kept = [check_column(columns, name, "the table") for name in dict.fromkeys(keep)]
+    able("keep", None if isinstance(keep, str) else keep, "__iter__", "a list of names of columns")
+    kept = list(dict.fromkeys(check_column(columns, name, "the table") for name in keep))
     reporter = Reporter(mechanism, outside=outside, randomness=randomness)
     check_kept(kept, [*used, *_geometries(frame, kept), *reporter.column_names])
     reporting = Reporting(limit, draw=reporter.draw, randomness=randomness)

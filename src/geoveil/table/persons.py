@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 import numpy as np
 import numpy.typing as npt
 
-from geoveil.arrays import BoolArray, IntArray, count
-from geoveil.errors import InvalidInput
+from geoveil.arrays import BoolArray, IntArray, count, one_of
 from geoveil.randomness import SYSTEM, Randomness
 
 if TYPE_CHECKING:
@@ -87,10 +86,7 @@ class PersonLimit:
     by: LimitBy = "sample"
 
     def __post_init__(self) -> None:
-        if self.by not in get_args(LimitBy):
-            raise InvalidInput(
-                f"limit_by ({self.by!r}) must be one of {', '.join(get_args(LimitBy))}"
-            )
+        one_of("limit_by", self.by, get_args(LimitBy))
         if self.most is not None:
             count("per_person", self.most)
 

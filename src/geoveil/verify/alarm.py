@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from geoveil.arrays import FloatArray, IntArray, count, finite, one_blas_thread, uniform
+from geoveil.arrays import FloatArray, IntArray, count, finite, instance, one_blas_thread, uniform
 from geoveil.channel.channel import Tally
 from geoveil.channel.operator import Operator
 from geoveil.errors import InvalidInput, Unsupported
@@ -154,6 +154,7 @@ class PoisoningAlarm:
                 "the alarm compares counts of all reports, the same in every round; check tallies of "
                 "other mechanisms one by one"
             )
+        instance("estimate", estimate, Estimate, "an estimate, such as update.fit(tally)")
         if estimate.space != observations.space:
             raise InvalidInput("estimate must be about the same space as the tallies")
         steps = _steps(estimate, observations)

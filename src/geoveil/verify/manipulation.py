@@ -222,6 +222,7 @@ def _totals(regions: Sequence[ArrayLike] | None, size: int) -> Callable[[FloatAr
     """From changes of cells to changes of targets, along the last axis."""
     if regions is None:
         return lambda change: change
+    arrays.able("regions", regions, "__len__", "lists of cells, such as [[0, 1], [2]]")
     belongs = np.zeros((size, len(regions)))
     for number, cells in enumerate(regions):
         belongs[arrays.indices("regions", cells, size), number] = 1.0
