@@ -298,6 +298,22 @@ def test_a_backup_put_back_opens_above_everything_ever_published(
     store.close()
 
 
+@pytest.mark.parametrize("wrong_s", [-HOUR, -YEAR])
+def test_a_backup_put_back_under_a_slow_clock_opens_above_everything(wrong_s: float) -> None:
+    town, copy = Town(), MemoryStore()
+    copy_store(town.store, copy)
+    copy.mark_copy(int(town.machine.true_s))
+    for _ in range(20):
+        town.machine.true_s += 2
+        seen = town.campaigns.next_round("paris")
+    town.machine.wrong_s = wrong_s
+    town.store, town.campaigns = copy, Campaigns(copy, clock=town.machine.clock(NOON))
+    town.pass_s(SETTLE_S + 5)
+    town.machine.wrong_s = 0
+    town.pass_s(SETTLE_S + 5)
+    assert town.usable().round > seen
+
+
 def test_a_campaign_that_was_over_stays_so_when_put_back() -> None:
     town = Town(rounds=1)
     town.report(100)

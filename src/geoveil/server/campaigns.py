@@ -352,7 +352,8 @@ class Campaigns:
         """Where the store is a backup, open rounds above all that may have been published since."""
         copied_at_s = self.store.copied_at_s()
         if copied_at_s is not None:
-            passed = MOST_ROUNDS_A_SECOND * max(0, int(self.clock()) - copied_at_s)
+            # of either sign: a clock that was set back hides how much has passed
+            passed = MOST_ROUNDS_A_SECOND * abs(int(self.clock()) - copied_at_s)
             waiting = {each.campaign: each for each in self.store.preparations()}
             for campaign in self.store.campaigns():
                 if campaign.id in waiting:
