@@ -20,7 +20,7 @@ from geoveil.server.campaigns import (
 from geoveil.server.conclusion import NothingToRelease, conclude
 from geoveil.server.round_documents import SLOW_CLOCKS_S, served
 from geoveil.server.worker import Jobs
-from geoveil.store import RoundRecord, open_store
+from geoveil.store import CampaignRecord, RoundRecord, open_store
 from geoveil.store.sqlite import SqliteStore
 from server.rounds_support import HOUR, NOON, City, Clock, campaign_settings, raises_problem
 from store.disk import Disk, Shadow, remains
@@ -634,3 +634,34 @@ def test_extreme_promises_are_kept(epsilon: float) -> None:
     campaigns.create(campaign_settings(epsilon_per_km=epsilon))
     document = MechanismDocument.read(campaigns.mechanism("paris").document)
     assert document.law.certificate.epsilon_per_km <= epsilon
+
+
+def test_a_campaign_made_anew_with_the_same_settings_is_another_to_other_processes() -> None:
+    city = City()
+    other = Campaigns(city.store, clock=city.clock)
+    old = city.campaigns.mechanism("paris").mechanism
+    assert other.find(old) is not None
+    city.campaigns.delete("paris")
+    city.wait(1)
+    city.campaigns.create(city.settings)
+    other.tick()
+    assert other.find(old) is None
+    assert other.find(city.campaigns.mechanism("paris").mechanism) is not None
+
+
+def test_a_campaign_deleted_during_a_look_keeps_no_other_from_closing() -> None:
+    city = City()
+    lyon = City(
+        campaign_settings(id="lyon", round_size=100), store=city.store, clock=city.clock, seed=2
+    )
+    lyon.report(100)
+    other = Campaigns(city.store, clock=city.clock)
+    known = other._known
+
+    def known_until_now() -> list[CampaignRecord]:
+        campaigns = known()
+        city.store.delete_campaign("paris")
+        return campaigns
+
+    other._known = known_until_now  # type: ignore[method-assign]
+    assert [closing.campaign for closing in other.tick()] == ["lyon"]

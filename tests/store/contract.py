@@ -361,6 +361,7 @@ class StoreContract:
         assert [kept.number for kept in store.rounds("paris")] == [1]
         assert store.closings() == []
         assert store.estimate("paris") == estimate_of("paris", 1)
+        assert not store.publish(estimate_of(MISSING, 1), None)
         assert not store.close_round("paris", 1, minimum=1, at_s=600)
         assert store.add([Upload("paris", 1, device_id(2), 0)]) == [True]
 

@@ -529,6 +529,8 @@ class MemoryStore:
         if following is not None and (following.campaign, following.number) != expected:
             raise InvalidInput("following must be the round after the one that was estimated")
         with self._lock:
+            if estimate.campaign not in self._campaigns:
+                return False
             kept = self._find(estimate.campaign, estimate.round)
             if kept is None or kept.closing is None:
                 raise InvalidInput(f"round ({estimate.round}) must be closed before its estimate")

@@ -14,6 +14,7 @@ import pytest
 
 from databases import Cluster
 from geoveil.store import ClosingRecord, EstimateRecord, Store, open_store
+from geoveil.store import statements as sql
 from store.devices import a_round, assert_explained, start, upload
 
 AT_ONCE = 6
@@ -81,6 +82,30 @@ def test_one_of_many_closes_claims_and_publishes(pair) -> None:
     replace = [lambda s=s: s.replace_document(a_round(number=3), after=2, at_s=30) for s in stores]
     assert sorted(together(*replace)) == once
     assert [kept.number for kept in other.rounds("paris")] == [1, 2, 3]
+
+
+def test_an_estimate_that_comes_while_its_campaign_is_deleted_stops_neither(
+    pair: tuple[Store, Store], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, other = pair
+    one.add([upload(0)])
+    assert one.close_round("paris", 1, minimum=1, at_s=5)
+    kept: list[bool] = []
+    made = EstimateRecord("paris", 1, 20, 1, b"{}")
+    late = threading.Thread(target=lambda: kept.append(other.publish(made, a_round(number=2))))
+
+    def interrupted(statements: tuple[str, ...]) -> Iterator[str]:
+        for statement in statements:
+            if "FROM closing W" in statement:  # estimates are deleted, and one more comes
+                late.start()
+                late.join(0.3)
+            yield statement
+
+    monkeypatch.setattr("geoveil.store.contract.sql.DELETE_REST", interrupted(sql.DELETE_REST))
+    assert one.delete_campaign("paris")
+    late.join()
+    assert kept == [False]
+    assert other.campaigns() == []
 
 
 def test_closing_while_both_count_keeps_one_moment(pair) -> None:

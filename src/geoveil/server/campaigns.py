@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from contextlib import suppress
 from dataclasses import replace
 from threading import Lock
 from typing import Any
@@ -44,8 +45,8 @@ class Campaigns:
         self.store = store
         self.clock = clock or TrustedClock()
         self._lock = Lock()
-        self._settings: dict[str, tuple[bytes, CampaignSettings]] = {}
-        """Campaign → its settings as they are kept, and read."""
+        self._settings: dict[str, tuple[tuple[int, bytes], CampaignSettings]] = {}
+        """Campaign → when it was made and its settings as they are kept, and read."""
         self.published: dict[str, RoundRecord] = {}
         """Mechanism → its round, of those that :meth:`find` has met; for a look without waiting."""
         self._looked_at = self.clock()
@@ -131,6 +132,7 @@ class Campaigns:
         now, published = self.clock(), self.store.round_of(mechanism)
         if published is not None:
             self._record(published.campaign)  # and with it whether that takes reports
+            self.settings(published.campaign)  # and whether it is the same at the next look
         with self._lock:
             if published is None:
                 _remember(self._unknown, mechanism, now, _MOST_UNKNOWN)
@@ -142,8 +144,9 @@ class Campaigns:
         """The settings of a campaign; raises ``unknown-campaign``."""
         known = self._settings.get(campaign)
         if known is None:
-            kept = self._record(campaign).settings
-            known = kept, msgspec.json.decode(kept, type=CampaignSettings)
+            kept = self._record(campaign)
+            read = msgspec.json.decode(kept.settings, type=CampaignSettings)
+            known = (kept.created_at_s, kept.settings), read
             self._settings[campaign] = known
         return known[1]
 
@@ -329,7 +332,8 @@ class Campaigns:
             waiting = {each.campaign for each in self.store.preparations()}
             for campaign in self._known():
                 if campaign.state == "running" and campaign.id not in waiting:
-                    self._roll_over(self.look(campaign.id), self.settings(campaign.id))
+                    with suppress(Problem):  # deleted meanwhile
+                        self._roll_over(self.look(campaign.id), self.settings(campaign.id))
             self._keep_house()
         else:
             self._known()
@@ -341,7 +345,7 @@ class Campaigns:
         One that was made under the id of one that was deleted is another.
         """
         campaigns = self.store.campaigns()
-        kept = {campaign.id: campaign.settings for campaign in campaigns}
+        kept = {each.id: (each.created_at_s, each.settings) for each in campaigns}
         self._standing = {campaign.id: campaign.state for campaign in campaigns}
         known = list(self._settings.items())
         for campaign in [each for each, (read, _) in known if kept.get(each) != read]:

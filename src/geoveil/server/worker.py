@@ -354,7 +354,7 @@ class Worker:
         prepares = isinstance(job, PreparationRecord)
         try:
             told = self._published(lane, job, attempts)
-        except WorkedElsewhere:
+        except (WorkedElsewhere, Problem):  # or the campaign was deleted meanwhile
             self._put_off(attempts, ELSEWHERE_S)
         except _TooLongHere as elsewhere:
             self._slow[job.campaign] = elsewhere.lane

@@ -151,6 +151,7 @@ class Store(ABC):
         while self._write(sql.DELETE_IDS, size=_AT_A_TIME, **key):
             pass
         with self.writing() as run:
+            run(self.LOCKED, campaign=campaign)  # or an estimate would come between two of these
             for statement in sql.DELETE_REST:
                 run(statement, **key)
         return True
@@ -231,13 +232,15 @@ class Store(ABC):
     ) -> bool:
         """Keep the estimate of a closed round and open the next one, if any, in one transaction.
 
-        ``False``, and nothing changed, where this round already has an estimate.
+        ``False``, and nothing changed, where this round already has an estimate, or the campaign is gone.
         """
         expected = (estimate.campaign, estimate.round + 1)
         if following is not None and (following.campaign, following.number) != expected:
             raise InvalidInput("following must be the round after the one that was estimated")
         with self.writing() as run:
             locked = run(self.LOCKED, campaign=estimate.campaign)
+            if not locked:
+                return False
             closed = run(
                 f"SELECT round_key FROM closing WHERE round_key = {sql.ROUND_KEY}",
                 campaign=estimate.campaign,
