@@ -665,3 +665,17 @@ def test_a_campaign_deleted_during_a_look_keeps_no_other_from_closing() -> None:
 
     other._known = known_until_now  # type: ignore[method-assign]
     assert [closing.campaign for closing in other.tick()] == ["lyon"]
+
+
+@pytest.mark.parametrize("set_s", [-HOUR, HOUR])
+def test_a_state_is_kept_for_a_second_also_after_the_clock_was_set(
+    set_s: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    city, looks = City(), []
+    rounds = city.store.rounds
+    monkeypatch.setattr(city.store, "rounds", lambda name: looks.append(name) or rounds(name))
+    city.campaigns.state("paris")
+    city.wait(set_s)
+    for _ in range(5):
+        city.campaigns.state("paris")
+    assert len(looks) == 2

@@ -202,7 +202,7 @@ class Campaigns:
         state = conclusions.described(record, settings, every, latest, concluded, int(now), waits)
         with self._lock:  # what was read before a change, or before another's look, is not kept
             since, _ = self._states.get(campaign, (now, None))
-            if self._changes[campaign] == changes and since <= now:
+            if self._changes[campaign] == changes and not now < since < now + FRESH_S:
                 self._states[campaign] = (now, state)
         return state
 
