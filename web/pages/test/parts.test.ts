@@ -2,6 +2,8 @@
 
 import { expect, it } from "vitest";
 import { fitted, scaleBarKm, toPlace, toScreen, zoomed } from "../src/map/view.ts";
+import { say } from "../src/participant/texts.ts";
+import { REASONS } from "../../sdk/src/refusal.ts";
 import { cost, languageOf, left } from "../src/texts/language.ts";
 
 it("speaks the first language that the reader has and the pages know", () => {
@@ -54,4 +56,11 @@ it("costs are never said to be less than they are, nor what is left to be more",
     "10",
     "0",
   ]);
+});
+
+it("tells people why nothing was reported in their words, not in those of programs", () => {
+  expect(Object.keys(say.reasons)).toEqual(expect.arrayContaining(Object.keys(REASONS)));
+  for (const words of Object.values(say.reasons)) {
+    expect(words).not.toMatch(/collector|ledger|mechanism|document|process|\bfix\b|\bbox\b|\bcells?\b|reportTrip|_/i);
+  }
 });

@@ -1,12 +1,38 @@
 /** Everything that the participant page says, in English and in German. */
 
-import { type Reason, REASONS } from "@geoveil/client";
+import type { Reason } from "@geoveil/client";
 import { numberOf, texts } from "../texts/language.ts";
 
+/** In the words of people who take part: those of the device are for whoever programs one. */
 type Reasons = Record<Reason | "changed" | "waiting" | "fault", string>;
 
 const ENGLISH_REASONS: Reasons = {
-  ...REASONS,
+  insecure: "the service must be reached over https; http is for this computer itself only",
+  unreachable: "the service did not answer; try again later",
+  redirect: "the service pointed to another address",
+  answer: "the service did not answer as a service of this kind does",
+  document: "the rule is not in order",
+  trips: "the campaign asks for trips, with a beginning and an end",
+  places: "the campaign asks for places, not for trips",
+  level: "the campaign does not offer the promise that was chosen",
+  campaign: "the rule belongs to another campaign",
+  promise: "the promise allows more than the limit that is set for this device",
+  "not-yet-valid": "the rule is not valid yet, or this device's clock is behind",
+  expired: "the rule has expired, or this device's clock is ahead",
+  ended: "the campaign has ended",
+  clock: "this device's clock does not tell a time; set it",
+  zone: "the campaign's times are those of a time zone that this device does not know",
+  slot: "the campaign asks about certain times only, and now is none of them",
+  clocks: "this device's clock and that of the service are in different slots of time; set the clock",
+  space: "the map is not the one that the campaign had when this device first saw it",
+  budget: "the report would cost more than is left of the budget",
+  location: "the place must have a latitude from −90 to 90 and a longitude, in degrees",
+  accuracy: "your browser does not know your place well enough for this map",
+  outside: "the place lies outside the area, and this device is to be silent there",
+  problem: "the service refused",
+  "ledger-unreadable": "the list of reports cannot be read; without it nothing can be reported",
+  "ledger-unwritable": "the list of reports cannot be written; without it nothing can be reported",
+  "ledger-busy": "another window is writing in the list of reports; try again",
   changed: "the campaign has changed its rule since this page showed it; try again to read about the new one",
   waiting: "the report left this browser, and the service has not confirmed it yet; it can be sent again, unchanged",
   fault: "something went wrong in this page; load it again",
@@ -30,10 +56,10 @@ const GERMAN_REASONS: Reasons = {
   zone: "die Zeiten der Kampagne sind die einer Zeitzone, die dieses Gerät nicht kennt",
   slot: "die Kampagne fragt nur nach bestimmten Zeiten, und jetzt ist keine davon",
   clocks: "die Uhr dieses Geräts und die des Dienstes zeigen verschiedene Zeitabschnitte; stellen Sie die Uhr",
-  space: "die Felder sind nicht die, welche die Kampagne hatte, als dieses Gerät sie zuerst sah",
+  space: "die Karte ist nicht die, welche die Kampagne hatte, als dieses Gerät sie zuerst sah",
   budget: "die Meldung würde mehr kosten, als vom Budget übrig ist",
   location: "der Ort muss eine Breite von −90 bis 90 und eine Länge haben, in Grad",
-  accuracy: "die Ortung darf nicht gröber sein als ein Feld der Kampagne; messen Sie noch einmal",
+  accuracy: "Ihr Browser kennt Ihren Ort nicht genau genug für diese Karte",
   outside: "der Ort liegt außerhalb des Gebiets, und dieses Gerät soll dort schweigen",
   problem: "der Dienst hat abgelehnt",
   "ledger-unreadable": "die Liste der Meldungen lässt sich nicht lesen; ohne sie kann nichts gemeldet werden",
