@@ -80,6 +80,32 @@ describe.skipIf(!SERVICE || !executablePath)("the participant page is accessible
     await visit.end();
   });
 
+  it("takes whoever tries again to what comes of it", async () => {
+    const visit = await Visit.begin(browser);
+    const { page } = visit;
+    const focused = (): Promise<string | undefined> =>
+      page.evaluate(() => `${document.activeElement?.tagName} ${document.activeElement?.textContent}`);
+    await page.route(`**/api/campaigns/${id}`, (route) => route.abort());
+    await page.goto(`${SERVICE}/c/${id}`);
+    await page.locator("button").press("Enter");
+    await expect.poll(focused).toMatch(/^H1 The service does not answer/);
+    await page.unroute(`**/api/campaigns/${id}`);
+    await page.route("**/mechanism", (route) => route.fulfill({ json: {} }));
+    await page.locator("button").press("Enter");
+    await expect.poll(focused).toBe("H1 Lyon");
+    let go = (): void => undefined;
+    const held = new Promise<void>((resolve) => (go = resolve));
+    await page.locator("#again").waitFor();
+    await page.unroute("**/mechanism");
+    await page.route("**/mechanism", (route) => held.then(() => route.continue()));
+    await page.locator("#again").press("Enter");
+    await expect.poll(focused).toBe("DIV Your browser is checking the rule. You can read on.");
+    go();
+    await page.locator("#send-now").waitFor();
+    expect(await focused()).toMatch(/^DIV Send/);
+    await visit.end();
+  });
+
   it("is used from the first line to the receipt by keyboard alone", async () => {
     const visit = await Visit.begin(browser, { reducedMotion: "reduce" });
     const { page } = visit;

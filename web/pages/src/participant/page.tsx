@@ -41,6 +41,8 @@ export function Page() {
   const [campaign, setCampaign] = useState<Campaign | Missing>();
   const [attempt, setAttempt] = useState(0);
   const [trips, setTrips] = useState<boolean>(); // as the rule says
+  const told = useRef<HTMLHeadingElement & HTMLParagraphElement>(null);
+  const asked = useRef(false);
   useEffect(() => {
     announce(say.loading);
     void fetchCampaign().then((found) => {
@@ -48,6 +50,15 @@ export function Page() {
       announce(typeof found === "string" ? say[found] : found.name);
     });
   }, [attempt]);
+  useEffect(() => {
+    if (asked.current) told.current?.focus(); // whoever asked again is taken to what comes of it
+    if (typeof campaign === "object") asked.current = false;
+  }, [campaign]);
+  const again = (): void => {
+    asked.current = true;
+    setCampaign(undefined);
+    setAttempt(attempt + 1);
+  };
   const waits = typeof campaign === "object" && campaign.state === "preparing";
   useEffect(() => {
     if (!waits) return;
@@ -57,7 +68,7 @@ export function Page() {
   if (campaign === undefined) {
     return (
       <main class="page">
-        <p role="status" class="soft">
+        <p role="status" class="soft" ref={told} tabIndex={-1}>
           {say.loading}
         </p>
       </main>
@@ -66,9 +77,11 @@ export function Page() {
   if (typeof campaign === "string") {
     return (
       <main class="page stack">
-        <h1>{say[campaign]}</h1>
+        <h1 ref={told} tabIndex={-1}>
+          {say[campaign]}
+        </h1>
         {campaign === "unreachable" && (
-          <button type="button" onClick={() => setAttempt(attempt + 1)}>
+          <button type="button" onClick={again}>
             {say.tryAgain}
           </button>
         )}
@@ -86,7 +99,9 @@ export function Page() {
         <p class="soft small">
           {say.by(HOST)} · {say.counted(campaign.reports)}
         </p>
-        <h1>{campaign.name}</h1>
+        <h1 ref={told} tabIndex={-1}>
+          {campaign.name}
+        </h1>
         {!campaign.over && <p class="lead">{(trips ?? campaign.trips) ? say.trip.lead : say.lead}</p>}
         {campaign.state === "paused" && <p class="notice notice-warm">{say.paused}</p>}
         {campaign.over && <p class="notice notice-warm">{say[campaign.state as "ended" | "finished"]}</p>}
@@ -125,6 +140,9 @@ function Participation({ over, told }: { over: boolean; told: (trips: boolean) =
   const [forgotten, setForgotten] = useState(false);
   const [erasure, setErasure] = useState("");
   const [opened, setOpened] = useState(0);
+  /** Where it is said what happens next. */
+  const next = useRef<HTMLDivElement>(null);
+  const asked = useRef(false);
 
   const readLedger = async (): Promise<void> => {
     setLedger(await device.current!.call("ledger").catch(() => undefined));
@@ -147,6 +165,8 @@ function Participation({ over, told }: { over: boolean; told: (trips: boolean) =
           performance.mark("rule checked");
           setChecked(true);
           setMade(offer.made);
+          if (offer.made && asked.current) setSettled(settled + 1);
+          asked.current = false;
           setStage(offer.made ? "made" : "open");
         },
         (problem: Failure) => {
@@ -226,6 +246,11 @@ function Participation({ over, told }: { over: boolean; told: (trips: boolean) =
     setLedger(undefined);
     setOpened(opened + 1);
   };
+  const again = (): void => {
+    asked.current = true;
+    next.current?.focus(); // the button goes
+    setOpened(opened + 1);
+  };
   const promise = rule?.cost ?? made;
   const trips = rule?.trips ?? made?.to !== undefined;
   const shown = made && rule && made.mechanism === rule.id ? made : undefined;
@@ -258,15 +283,21 @@ function Participation({ over, told }: { over: boolean; told: (trips: boolean) =
           choose={setEnd}
         />
       )}
-      {!made && !over && (!promise || ended) && failure && <Failed failure={failure} />}
-      {!made && !ended && promise && <Sending {...{ stage, rule, ledger, limits, failure, send, placed }} />}
-      {!made && !promise && !failure && !over && (
-        <p role="status" class="soft">
-          {say.send.checking}
-        </p>
+      {!made && !over && (
+        <div id="next" ref={next} tabIndex={-1}>
+          {promise && !ended ? (
+            <Sending {...{ stage, rule, ledger, limits, failure, send, placed }} />
+          ) : failure ? (
+            <Failed failure={failure} />
+          ) : (
+            <p role="status" class="soft">
+              {say.send.checking}
+            </p>
+          )}
+        </div>
       )}
       {stage === "stuck" && !ended && (
-        <button type="button" id="again" onClick={() => setOpened(opened + 1)}>
+        <button type="button" id="again" onClick={again}>
           {say.tryAgain}
         </button>
       )}
