@@ -27,6 +27,7 @@ from geoveil.campaign.elastic_design import Between
 from geoveil.campaign.rounds import Closing, Round
 from geoveil.campaign.rules import PromiseRule
 from geoveil.channel.channel import Channel, Tally
+from geoveil.errors import percent
 from geoveil.papers.data import PARIS, SAN_FRANCISCO, DataFolder, MissingData, load_city
 from geoveil.space import Grid
 
@@ -338,7 +339,11 @@ def times(setting: Setting, attack: str, share: float, seed: int) -> tuple[str, 
     spent.append(process_time())
     guard.inspect(tallies)
     spent.append(process_time())
-    return f"{setting}, {attack}, {share:.1%}", spent[1] - spent[0], spent[2] - spent[1]
+    return (
+        f"{setting}, {attack}, {percent(share, 1)}",
+        spent[1] - spent[0],
+        spent[2] - spent[1],
+    )
 
 
 # --- The command
@@ -372,7 +377,7 @@ def _row_of(attack: str, share: float, runs: Sequence[Outcome]) -> None:
     found = f"{sum(each.raised for each in runs)} of {len(runs)}"
     row(
         attack,
-        f"{share:.1%}",
+        percent(share, 1),
         len(runs),
         found,
         f"{np.mean(removed):.2f}; {max(removed):.2f}",

@@ -24,6 +24,7 @@ from geoveil.campaign.elastic_design import DesignedElastic
 from geoveil.campaign.long_run import LongRun, long_run
 from geoveil.campaign.rules import PromiseRule, averaged
 from geoveil.channel.channel import Channel, Tally
+from geoveil.errors import percent
 from geoveil.estimate import DenseOperator, Estimate, maximise
 from geoveil.measure import (
     mean_posterior,
@@ -126,7 +127,7 @@ def gain() -> None:
 
 def bounded() -> None:
     """What a bound on the leverage does at ε = 2: gain by share of fakes, leakage, distance."""
-    row("setting", "bound", "leverage", *(f"gain at {share:.1%}" for share in SHARES), "leakage",
+    row("setting", "bound", "leverage", *(f"gain at {percent(share, 1)}" for share in SHARES), "leakage",
         "distance")  # fmt: skip
     for setting in SETTINGS[1::2]:
         for bound in (None, *BOUNDS):
@@ -235,7 +236,7 @@ def curve() -> None:
     for setting in SETTINGS[:2]:
         for share in shares:
             found = [found_share(setting, one_round, size, share) for size in sizes]
-            row(setting, f"{share:.1%}", *found)
+            row(setting, percent(share, 1), *found)
 
 
 def found_share(setting: Setting, scenario: Scenario, reports: int, share: float) -> float:
@@ -261,7 +262,7 @@ def limit() -> None:
 
 def explained(lacks: list[float]) -> str:
     """How many lack too little likelihood to be noticed at 2 % among some hundred reports."""
-    return f"{np.mean(np.array(lacks) < 15):.0%}"
+    return percent(float(np.mean(np.array(lacks) < 15)), 0)
 
 
 def attacked(channel: Channel, setting: Setting, target: int) -> FloatArray:
@@ -303,7 +304,14 @@ def steering() -> None:
                     own_cell(setting, rule(setting.epsilon), cell, share)
                     for rule in (Unaveraged, PromiseRule)
                 )
-                row(setting, f"{share:.0%}", name, ours[0], max(plain[1:]), max(ours[1:]))
+                row(
+                    setting,
+                    percent(share, 0),
+                    name,
+                    ours[0],
+                    max(plain[1:]),
+                    max(ours[1:]),
+                )
 
 
 def lonely(town: City) -> dict[str, int]:
@@ -371,7 +379,7 @@ def long() -> None:
         mean = " ".join(f"{share:.3f}" for share in run.mean)
         near = [visits(run, on_mesh=on_mesh, runs=3) for on_mesh in (True, False)]
         apart = [0.5 * np.abs(each - run.chain.stationary).sum() for each in near]
-        possible = f"{run.chain.possible.mean():.1%}"
+        possible = percent(run.chain.possible.mean(), decimals=1)
         row(truth, people, len(run.mesh.states), possible, mean, run.expected_error, *apart)
         print(f"<!-- {run.summary()} -->")
     with style():

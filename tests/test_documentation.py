@@ -214,3 +214,17 @@ def test_the_page_of_mechanisms_has_the_names_of_the_command_line() -> None:
     page = (ROOT / "docs" / "mechanisms.md").read_text("utf-8")
     (sentence,) = re.findall(r"`--mechanism` takes (.*?), whose reports", page)
     assert set(re.findall(r"`([\w-]+)`", sentence)) == set(ON_MAPS)
+
+
+def test_shares_are_written_with_a_space_before_the_sign() -> None:
+    written = {page: re.sub(r'"\d+%"', "", page.read_text(encoding="utf-8")) for page in PAGES}
+    assert not [
+        page.name for page, text in written.items() if re.search(r"\d%(?![0-9A-F]{2})", text)
+    ]
+    sources = [
+        each for part in ("src", "benchmarks", "tools") for each in (ROOT / part).rglob("*.py")
+    ]
+    assert len(sources) > 200
+    assert not [
+        each.name for each in sources if re.search(r":[^{}\s]*%\}", each.read_text("utf-8"))
+    ]

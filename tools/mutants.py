@@ -390,8 +390,8 @@ def main(given: Sequence[str] | None = None) -> int:
     planted_in_all = len(all_of_them)
     score = 1.0 - len(left) / max(planted_in_all, 1)
     told.write(
-        f"\n{planted_in_all - len(left)} of {planted_in_all} faults found: {score:.1%} "
-        f"(line {WANTED:.0%})\n"
+        f"\n{planted_in_all - len(left)} of {planted_in_all} faults found: {100 * score:.1f} % "
+        f"(line {100 * WANTED:.0f} %)\n"
     )
     for fault in left:
         told.write(f"- line {fault.line} of {fault}\n")

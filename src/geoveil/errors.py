@@ -87,3 +87,16 @@ def two_digits(value: float) -> str:
     ('0.012', '120', '100')
     """
     return f"{float(f'{value:.2g}'):g}"
+
+
+def percent(share: float, decimals: int | None = None) -> str:
+    """A share as people write it: with three digits, or so many decimals.
+
+    >>> percent(0.05), percent(0.0025), percent(0.2094, 1), percent(0.99996)
+    ('5 %', '0.25 %', '20.9 %', '100 %')
+    """
+    return (
+        f"{float(f'{100 * share:.3g}'):g} %"
+        if decimals is None
+        else f"{100 * share:.{decimals}f} %"
+    )

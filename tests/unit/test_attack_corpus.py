@@ -81,7 +81,7 @@ def test_the_lines_say_what_was_missed(capsys: pytest.CaptureFixture[str]) -> No
     )
     shown = capsys.readouterr().out
     assert (
-        "| one cell | 1.0% | 1 | 1 of 1 | 0.90; 0.90 | 5.0 | 1.0 | 3.0 | -2.0 | -0.5 | -1.0 |"
+        "| one cell | 1.0 % | 1 | 1 of 1 | 0.90; 0.90 | 5.0 | 1.0 | 3.0 | -2.0 | -0.5 | -1.0 |"
         in shown
     )
     assert "0 of 1 alarms" in shown

@@ -128,9 +128,9 @@ def test_the_text_does_not_hide_its_island_and_the_code_does(setting: Setting) -
     """Figure 2 at ε = 1.6: nine in ten reports stay with 8.4 % on A, one in seven with 1 %."""
     rows = PAPER.chosen(["figure-2"])[0].run(setting).table.rows
     stay = {(row[0], row[2]): row[4] for row in rows if row[1] == 1.6}
-    assert stay["8.4% on A", "Blahut–Arimoto"] == pytest.approx(0.912, abs=0.01)
-    assert stay["1.0% on A", "Blahut–Arimoto"] == pytest.approx(0.134, abs=0.01)
-    assert stay["8.4% on A", "Laplace"] == pytest.approx(0.934, abs=0.01)
+    assert stay["8.4 % on A", "Blahut–Arimoto"] == pytest.approx(0.912, abs=0.01)
+    assert stay["1.0 % on A", "Blahut–Arimoto"] == pytest.approx(0.134, abs=0.01)
+    assert stay["8.4 % on A", "Laplace"] == pytest.approx(0.934, abs=0.01)
 
 
 def test_laplace_may_report_beyond_the_city() -> None:

@@ -24,7 +24,7 @@ from geoveil.cli.console import Console, Screen, columns_of_numbers
 from geoveil.cli.options import machine_options
 from geoveil.demo.city import City, draw
 from geoveil.demo.story import LocalCollector, Story, tell
-from geoveil.errors import number_of, require
+from geoveil.errors import number_of, percent, require
 from geoveil.files import replaced_file
 from geoveil.randomness import SYSTEM
 from geoveil.table.results import estimate_result, write_result
@@ -186,8 +186,8 @@ def _show(screen: Screen, story: Story, files: dict[str, str]) -> None:
     for place in story.districts():
         low, high = place.interval
         districts.add_row(
-            place.name, f"{place.true_share:.1%}", f"{place.reported_share:.1%}",
-            f"[bold]{place.estimated_share:.1%}[/]", f"{low:.1%} – {high:.1%}",
+            place.name, percent(place.true_share, 1), percent(place.reported_share, 1),
+            f"[bold]{percent(place.estimated_share, 1)}[/]", f"{percent(low, 1)} – {percent(high, 1)}",
         )  # fmt: skip
     picture, mechanism, estimate = map(escape, files.values())
     screen.print(

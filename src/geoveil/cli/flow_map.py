@@ -13,7 +13,7 @@ from geoveil.arrays import FloatArray, IntArray
 from geoveil.cli import options as shared
 from geoveil.cli.console import Console, ProgressBar, Screen, columns_of_numbers, in_words
 from geoveil.cli.estimate_inputs import mechanism_of
-from geoveil.errors import GeoveilError, InvalidFile, InvalidInput, number_of
+from geoveil.errors import GeoveilError, InvalidFile, InvalidInput, number_of, percent
 from geoveil.estimate.bars import checked_level
 from geoveil.plot.pictures import FlowPicture, save_flows
 from geoveil.space import AnyGrid, MapSpace
@@ -195,14 +195,14 @@ def _show(screen: Screen, table: district_tables.FlowTable, output: str, plot: s
     interval = about.get("stay_interval")
     ends = f" ({_percents(*interval)})" if interval else ""
     screen.print(
-        f"{_percent(about['stay_share'])} of trips stay in their cell{ends}, "
-        f"{_percent(about['stay_in_district_share'])} in their district"
+        f"{percent(about['stay_share'])} of trips stay in their cell{ends}, "
+        f"{percent(about['stay_in_district_share'])} in their district"
     )
     headings = ["to", "share"] + (["interval"] if table.low is not None else [])
     rows = columns_of_numbers(headings, first="from")
     for place in np.argsort(-table.share, axis=None, kind="stable")[:_SHOWN].tolist():
         begun, ended = divmod(place, len(table.names))
-        row = [table.names[begun], table.names[ended], _percent(table.share[begun, ended])]
+        row = [table.names[begun], table.names[ended], percent(table.share[begun, ended])]
         if table.low is not None and table.high is not None:
             row.append(_percents(table.low[begun, ended], table.high[begun, ended]))
         rows.add_row(*row)
@@ -211,9 +211,5 @@ def _show(screen: Screen, table: district_tables.FlowTable, output: str, plot: s
         screen.print(f"Intervals of pairs: {about['error_bars']}; each is for one pair by itself.")
 
 
-def _percent(share: float) -> str:
-    return f"{100 * share:.3g} %"
-
-
 def _percents(low: float, high: float) -> str:
-    return f"{100 * low:.3g}–{100 * high:.3g} %"
+    return f"{percent(low)[:-2]}–{percent(high)}"

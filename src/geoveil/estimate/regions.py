@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from geoveil.arrays import FloatArray, ReadOnly, frozen, indices
-from geoveil.errors import InvalidInput, Unsupported, number_of, require, two_digits
+from geoveil.errors import InvalidInput, Unsupported, number_of, percent, require
 from geoveil.estimate.bars import ErrorBars
 from geoveil.space import Grid, MapSpace, MaskedGrid, Points, Space
 from geoveil.space.outline import Outline, read_outlines
@@ -74,9 +74,9 @@ class RegionShares(ReadOnly):
         """Whether the regions share all people among them, in words."""
         words = []
         if self.left_out > 0.0:
-            words.append(f"{_percent(self.left_out)} of the people are in no region")
+            words.append(f"{percent(self.left_out)} of the people are in no region")
         if self.counted_twice > 0.0:
-            words.append(f"regions overlap: {_percent(self.counted_twice)} are counted again")
+            words.append(f"regions overlap: {percent(self.counted_twice)} are counted again")
         return "; ".join(words) or "every cell that has people is in one region, and in no other"
 
     def rows(self, level: float = 0.95) -> dict[str, Any]:
@@ -107,10 +107,6 @@ class RegionShares(ReadOnly):
 
     def __repr__(self) -> str:
         return f"RegionShares({number_of(len(self), 'region')}; {self.summary()})"
-
-
-def _percent(share: float) -> str:
-    return f"{two_digits(100.0 * share)} %"
 
 
 # --- Which part of every cell lies in which region

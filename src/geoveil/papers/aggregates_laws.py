@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.special import logsumexp, xlogy
 
+from geoveil.errors import percent
 from geoveil.papers import aggregates_tradeoff as tradeoff
 from geoveil.papers import report
 from geoveil.papers.aggregates_tradeoff import PRIORS, published
@@ -134,7 +135,7 @@ def judge_algorithm(converged_bits: float, increase: float) -> Verdict:
         Claim("Algorithm 1 converges to the optimal solution", converged_bits <= _LEAST_BITS,
               f"{converged_bits:.1g} bits above the certified least at most"),
         Claim("at the threshold 0.001 the leakage has only a slight increase", increase <= _SLIGHT,
-              f"by {increase:.1%} at most"),
+              f"by {percent(increase, 1)} at most"),
     )  # fmt: skip
 
 
@@ -170,8 +171,8 @@ def judge_threshold(
     return Verdict.of(
         Claim("the time falls noticeably as the threshold grows", falls,
               f"{steps[0]} to {steps[-1]} steps"),
-        Claim("the leakage changes only slightly", bits <= _SLIGHT, f"by {bits:.1%}"),
-        Claim("the distortion changes only slightly", people <= _SLIGHT, f"by {people:.1%}"),
+        Claim("the leakage changes only slightly", bits <= _SLIGHT, f"by {percent(bits, 1)}"),
+        Claim("the distortion changes only slightly", people <= _SLIGHT, f"by {percent(people, 1)}"),
         note=note,
     )  # fmt: skip
 

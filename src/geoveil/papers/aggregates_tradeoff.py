@@ -10,6 +10,7 @@ import numpy as np
 
 import geoveil as gv
 from geoveil.arrays import ArrayLike, FloatArray, IntArray
+from geoveil.errors import percent
 from geoveil.papers import report
 from geoveil.papers.report import Claim, Draw, Measured, Setting, Verdict, experiment
 from geoveil.plot.curves import COLOURS
@@ -224,7 +225,9 @@ def figure_6(setting: Setting) -> Measured:
 def judge_people(share: float, releases: int) -> Verdict:
     """§5.2.2: from the largest leakage about one person as a share of that about the counts."""
     words = "the largest leakage about one person is always less than that about the counts"
-    return Verdict.of(Claim(words, share < 1, f"at most {share:.0%} of it in {releases} releases"))
+    return Verdict.of(
+        Claim(words, share < 1, f"at most {percent(share, 0)} of it in {releases} releases")
+    )
 
 
 @experiment("Figure 7: leakage about the most exposed person and about the counts", judge_people)

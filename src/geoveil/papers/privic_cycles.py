@@ -11,6 +11,7 @@ import numpy as np
 
 from geoveil.arrays import FloatArray, uniform
 from geoveil.campaign import Campaign, Crowd, DesignedElastic, Simulation, blahut_arimoto, simulate
+from geoveil.errors import percent
 from geoveil.estimate import Steps
 from geoveil.papers import report
 from geoveil.papers.data import PARIS, SAN_FRANCISCO, City, Cut, load_city
@@ -293,7 +294,7 @@ def judge_pareto(betas: FloatArray, errors_by_city: Mapping[str, FloatArray]) ->
             Claim(f"{name}: the error falls with β", (slopes > 0).all(),
                   f"{mean[0]:.3f} to {mean[-1]:.3f} cells"),
             Claim(f"{name}: it falls sharply at first", first >= 0.5,
-                  f"{first:.0%} of the fall between β = {betas[0]:g} and {betas[1]:g}"),
+                  f"{percent(first, 0)} of the fall between β = {betas[0]:g} and {betas[1]:g}"),
             Claim(f"{name}: then it stabilises", abs(slopes[-1]) <= 0.1 * slopes[0],
                   f"{slopes[0]:.1f} cells per unit of β at first, {slopes[-1]:.2f} at last"),
         ]  # fmt: skip

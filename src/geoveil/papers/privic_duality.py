@@ -13,6 +13,7 @@ import geoveil as gv
 from geoveil.arrays import FloatArray, uniform
 from geoveil.campaign.long_run import LongRun, Mesh, long_run
 from geoveil.channel.operator import DenseOperator
+from geoveil.errors import percent
 from geoveil.estimate.objective import Objective, em_path
 from geoveil.papers import report
 from geoveil.papers.privic_cycles import PARIS_CAMPAIGN, SAN_FRANCISCO_CAMPAIGN, designed
@@ -352,7 +353,7 @@ def judge_chains(chains: Sequence[Long]) -> Verdict:
               several(f"{'one class' if c.irreducible else 'more'}, period {c.period}" for c in chains)),
         Claim("every belief can follow every other in one cycle (its proof)",
               all(c.possible == 1 for c in chains),
-              several(f"{c.possible:.0%} of the pairs" for c in chains)),
+              several(f"{percent(c.possible, 0)} of the pairs" for c in chains)),
         Claim("ψ(θ) is one over the mean time to return (Theorem 6.2)",
               all(c.return_gap < 1e-6 for c in chains),
               f"at most {max(c.return_gap for c in chains):.0e} apart"),

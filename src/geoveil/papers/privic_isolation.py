@@ -11,6 +11,7 @@ import numpy as np
 
 import geoveil as gv
 from geoveil.arrays import FloatArray, IntArray
+from geoveil.errors import percent
 from geoveil.measure import mean_posterior, plant_island
 from geoveil.papers import privic_cycles as cycles
 from geoveil.papers import report
@@ -70,7 +71,10 @@ def islands(city: City) -> dict[str, FloatArray]:
     code[city.grid.cell_at(8, 3)] += 0.01
     for column in range(6, 11):
         code[city.grid.cell_at(9, column)] += (text[cell] - 0.02) / 5
-    return {f"{text[cell]:.1%} on A": text, f"{code[cell]:.1%} on A": code}
+    return {
+        f"{percent(text[cell], 1)} on A": text,
+        f"{percent(code[cell], 1)} on A": code,
+    }
 
 
 def _places(city: City) -> tuple[int, int, Any, Any]:
@@ -92,12 +96,12 @@ def judge_island(
     """
     return Verdict.of(
         Claim("A lies in a quiet area of the south-west", south_west and around_a < even_a,
-              f"{around_a:.1%} of the people in 25 cells, an even share would be {even_a:.1%}"),
-        Claim("nobody is left around A", left_around_a == 0, f"{left_around_a:.1%}"),
+              f"{percent(around_a, 1)} of the people in 25 cells, an even share is {percent(even_a, 1)}"),
+        Claim("nobody is left around A", left_around_a == 0, percent(left_around_a, 1)),
         Claim("B has many people", at_b >= at_busiest,
-              f"{at_b:.1%}; the busiest cell has {at_busiest:.1%}"),
+              f"{percent(at_b, 1)}; the busiest cell has {percent(at_busiest, 1)}"),
         Claim("B has many people around it", around_b > even_b,
-              f"{around_b:.1%} within two cells, an even share would be {even_b:.1%}"),
+              f"{percent(around_b, 1)} within two cells, an even share is {percent(even_b, 1)}"),
     )  # fmt: skip
 
 
@@ -148,9 +152,9 @@ def judge_reports(reports: Mapping[str, Hidden]) -> Verdict:
             Claim(f"{prior}: Laplace always reports it around itself", (laplace == 0).all(),
                   f"A is likeliest at {report.share(laplace == 0)} levels"),
             Claim(f"{prior}: at ε = 1.6 almost all of Laplace's reports lie in the deserted area",
-                  deserted[1, at] >= 0.9, f"{deserted[1, at]:.0%}"),
+                  deserted[1, at] >= 0.9, percent(deserted[1, at], 0)),
             Claim(f"{prior}: at ε = 1.6 Blahut–Arimoto's lie in the crowds nearby", deserted[0, at] < 0.5,
-                  f"{deserted[0, at]:.0%} stay in the deserted area or on A"),
+                  f"{percent(deserted[0, at], 0)} stay in the deserted area or on A"),
             Claim(f"{prior}: both report B around B", (from_b <= NEAR_CELLS).all(),
                   f"likeliest report at most {from_b.max():.1f} cells away"),
         ]  # fmt: skip

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from geoveil.arrays import FloatArray, vector
-from geoveil.errors import InvalidInput, Unsupported, require
+from geoveil.errors import InvalidInput, Unsupported, percent, require
 from geoveil.files import file_name, replaced_file
 from geoveil.space import AnyGrid, Grid, MapSpace, MaskedGrid, Points, Space
 
@@ -123,7 +123,7 @@ def draw_on_one_scale(
             each.set_title(panel.title, fontsize=9)
             each.set_xlabel(f"cell (1 {space.unit} apart)")
             each.xaxis.get_major_locator().set_params(integer=True)  # type: ignore[call-arg]
-            each.yaxis.set_major_formatter(percent)
+            each.yaxis.set_major_formatter(lambda share, _: percent(share))
         axes[0].set_ylabel(label)
         return
     top = max(_LEAST_TOP, *(float(each.max()) for each in values))
@@ -137,7 +137,7 @@ def draw_on_one_scale(
     bar.set_label(label + bent, fontsize=8)
     bar.ax.tick_params(labelsize=7)
     bar.set_ticks(round_amounts(top).tolist())
-    bar.ax.yaxis.set_major_formatter(percent)
+    bar.ax.yaxis.set_major_formatter(lambda share, _: percent(share))
 
 
 def draw_grounds(axes: Axes, space: Space, values: FloatArray) -> None:
@@ -323,12 +323,3 @@ def round_length(about: float) -> float:
     """
     power = 10.0 ** math.floor(math.log10(max(about, 1e-300)))
     return power * max(step for step in (1.0, 2.0, 5.0) if step * power <= about * 1.0001)
-
-
-def percent(value: float, position: float = 0.0) -> str:
-    """A share as people read it.
-
-    >>> percent(0.05), percent(0.0025)
-    ('5 %', '0.25 %')
-    """
-    return f"{100 * value:.3g} %"

@@ -17,9 +17,9 @@ from geoveil.campaign.advice import Advice, Choice
 from geoveil.channel.certificate import Certificate
 from geoveil.channel.channel import Channel, Tally
 from geoveil.channel.words import NEARBY_KM
-from geoveil.errors import GeoveilError, number_of
+from geoveil.errors import GeoveilError, number_of, percent
 from geoveil.estimate.fitted import Estimate
-from geoveil.plot.maps import percent, quiet_colours, round_length
+from geoveil.plot.maps import quiet_colours, round_length
 from geoveil.space.space import MATRIX_LIMIT, Space
 from geoveil.table.frames import columns_of
 
