@@ -80,6 +80,43 @@ describe.skipIf(!SERVICE || !executablePath)("the participant page is accessible
     await visit.end();
   });
 
+  it("keeps the place that was chosen last, and the keyboard's, whatever comes late, and forgets it for whoever comes back", async () => {
+    const visit = await Visit.begin(browser);
+    const { page } = visit;
+    await page.addInitScript(() =>
+      Object.assign(Geolocation.prototype, {
+        getCurrentPosition: (found: PositionCallback) => Object.assign(window, { found }),
+      }),
+    );
+    await open(visit, id);
+    const focused = (): Promise<string | undefined> => page.evaluate(() => document.activeElement?.id);
+    const measure = page.locator("#measure");
+    await measure.press("Enter");
+    await expect.poll(() => measure.innerText()).toBe("Measuring …");
+    await page.evaluate(() => new Promise((resolve) => requestAnimationFrame(() => setTimeout(resolve, 50))));
+    expect(await focused()).toBe("measure");
+    await choosePlace(page);
+    await expect.poll(() => measure.innerText()).toBe("Use my location");
+    const chosen = await page.locator("#from-here").innerText();
+    await page.evaluate(() => {
+      const { found } = window as unknown as { found(fix: object): void };
+      found({ coords: { latitude: 45.73, longitude: 4.81, accuracy: 10 } });
+    });
+    await page.waitForTimeout(300);
+    expect(await page.locator("#from-here").innerText()).toBe(chosen);
+    await page.route("**/mechanism", (route) => route.fulfill({ json: {} }));
+    await page.locator("#send-now").press("Enter");
+    await page.locator('[data-reason="document"]').waitFor();
+    await expect.poll(focused).toBe("next");
+    await page.unroute("**/mechanism");
+    await page.evaluate(() => dispatchEvent(new PageTransitionEvent("pageshow", { persisted: true }))); // "Back"
+    await expect.poll(() => page.locator("#clear, [data-reason]").count()).toBe(0);
+    await page.locator("#certified.notice-good").waitFor();
+    expect(await page.locator("#clear").count()).toBe(0);
+    expect(visit.complaints).toEqual([]);
+    await visit.end();
+  });
+
   it("takes whoever tries again to what comes of it", async () => {
     const visit = await Visit.begin(browser);
     const { page } = visit;

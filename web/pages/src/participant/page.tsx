@@ -221,6 +221,7 @@ function Participation({ over, told }: { over: boolean; told: (trips: boolean) =
         if (problem.sent || problem.reason === "fault")
           return settle(problem.receipt && sentOf(problem.receipt), problem);
         underWay.current = false;
+        next.current?.focus(); // the button could not keep it while it was off
         setFailure(problem);
         setStage(problem.reason === "changed" ? "stuck" : "open");
       },

@@ -1,6 +1,6 @@
 /** Where the person is, by the browser, by the map or by typing; it stays in this page. */
 
-import { useRef, useState } from "preact/hooks";
+import { useEffect, useRef, useState } from "preact/hooks";
 import type { Backdrop } from "../map/backdrop.ts";
 import { degrees, distance, number } from "../texts/language.ts";
 import type { Cloud, Fix, Rule } from "./device.ts";
@@ -104,20 +104,31 @@ function Ways({ which, fix, choose }: Pick<Shown, "which" | "fix" | "choose">) {
   const [measuring, setMeasuring] = useState(false);
   const [problem, setProblem] = useState("");
   const button = useRef<HTMLButtonElement>(null);
+  const wanted = useRef(0);
+  const forget = (): void => {
+    wanted.current++; // what is being measured is not awaited any more
+    setMeasuring(false);
+    setProblem("");
+  };
+  useEffect(() => forget, [fix]); // another place was chosen meanwhile, or none can be any more
   const clear = (): void => {
     button.current?.focus(); // that of clearing goes
     choose(undefined);
   };
   const measure = (): void => {
+    if (measuring) return;
     if (!navigator.geolocation) return setProblem(words.failed); // some browsers have none, or let people switch it off
     setMeasuring(true);
     setProblem("");
+    const asked = ++wanted.current;
     navigator.geolocation.getCurrentPosition(
       ({ coords: { latitude: lat, longitude: lng, accuracy } }) => {
+        if (asked !== wanted.current) return;
         setMeasuring(false);
         choose({ lat, lng, accuracyKm: accuracy / 1000 });
       },
       ({ code, PERMISSION_DENIED }) => {
+        if (asked !== wanted.current) return;
         setMeasuring(false);
         setProblem(code === PERMISSION_DENIED ? words.denied : words.failed);
       },
@@ -127,7 +138,7 @@ function Ways({ which, fix, choose }: Pick<Shown, "which" | "fix" | "choose">) {
   return (
     <>
       <div class="row">
-        <button type="button" ref={button} id={named(which, "measure")} disabled={measuring} onClick={measure}>
+        <button type="button" ref={button} id={named(which, "measure")} aria-disabled={measuring} onClick={measure}>
           {measuring ? words.measuring : words.measure}
         </button>
         {fix && (
