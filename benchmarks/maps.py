@@ -7,7 +7,7 @@ of a cell, and the last round alone. Errors are earth mover's distances from the
 city's grid; figures are shares of the published rule's, means of five seeds; cells of half the pitch with
 camouflage are measured with ``--seeds 1`` only. ``python -m benchmarks maps`` measures both cities.
 ``python -m benchmarks.maps --told`` asks how much better an estimate could be that was told, for every
-cell, where in it its people stand.
+cell, where in it its people stand, and how many people would make up for not being told.
 """
 
 from __future__ import annotations
@@ -45,6 +45,8 @@ _TARGETS = {
 """By ε per cell and camouflage: the error as a share of the published rule's, at most."""
 _AT_ONCE = 4000
 """People drawn for together."""
+_MORE = 4, 16
+"""How many times as many people, where more of them are asked about."""
 _HINDSIGHT, _EVERY = 400, 20
 """Steps among which the best is looked for, and how many lie between two that are looked at."""
 
@@ -122,6 +124,10 @@ class Positions:
             self.published,
             cells + place[grid.columns * cells[:, 1].astype(int) + cells[:, 0].astype(int)],
         )
+
+    def repeated(self, times: int) -> Positions:
+        """So many times as many people, at the same places."""
+        return Positions(self.published, np.tile(self.places, (times, 1)))
 
     @property
     def rounds(self) -> int:
@@ -273,6 +279,9 @@ def _print_told(people: Positions, seeds: int) -> None:
             f"{stopped / beside:.3f}, best stop in hindsight {best / beside:.3f}",
             flush=True,
         )
+        for times in _MORE:
+            ours = _mean(people.repeated(times).errors(epsilon, 0.0, 1, seeds))
+            print(f"  told nothing, {times} times as many people: {ours / beside:.3f}", flush=True)
 
 
 def main() -> int:
