@@ -126,7 +126,12 @@ POLYGON = {
     ("name", "text", "options", "said"),
     [
         ("c.csv", CENSUS, ["--column", "people"], "it has block, Latitude, Longitude, population"),
-        ("c.csv", CENSUS, [], "--column must name the amounts; it has block, Latitude"),
+        (
+            "c.csv",
+            CENSUS,
+            [],
+            "c.csv; it has block, Latitude, Longitude, population; places without amounts go",
+        ),
         ("c.csv", "cell,n\n3,4\n", ["--column", "n"], "--box must be given"),
         ("c.csv", "cell,n\n99,4\n", ["--column", "n", *BOX], "row 1 of"),
         ("c.csv", "lat,lng,n\n1,2,3\n1,2,-3\n", ["--column", "n"], "at least 0; row 2"),
@@ -149,6 +154,16 @@ def test_what_is_no_prior_is_one_line_and_leaves_no_file(
     assert said in result.stderr
     assert result.stderr.count("\n") == 1
     assert [each.name for each in tmp_path.iterdir()] == [name]
+
+
+@pytest.mark.parametrize("promise", [[], ["--epsilon-per-km", "2", "--mean-distance-km", "1"]])
+def test_a_promise_is_asked_for_by_the_names_of_the_options(
+    promise: list[str], tmp_path: Path
+) -> None:
+    asked = ["design", "--prior", str(tmp_path / "c.csv"), "-o", str(tmp_path / "m.json")]
+    result = CliRunner().invoke(program, [*asked, *promise])
+    assert result.exit_code == 2
+    assert "--epsilon-per-km or --mean-distance-km must be given, one of them" in result.stderr
 
 
 def test_the_library_divides_counts_and_says_so_in_the_log(

@@ -153,7 +153,10 @@ def test_the_table_for_people_and_the_picture(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("cell,lat,lng\n0,1,2\n", "share"),
+        (
+            "cell,lat,lng\n0,1,2\n",
+            "must have a column share, as geoveil estimate writes it; it has",
+        ),
         ("cell,lat,lng,share\n0,48.8,2.3,0.5\n0,48.8,2.4,0.5\n", "every cell"),
         ("cell,lat,lng,share\n0,48.8,2.3,0.5\n1,48.8,2.4,-0.4\n", "at least 0; row 2"),
         ("cell,share\n0,0.5\n1,0.5\n", "lat and lng"),

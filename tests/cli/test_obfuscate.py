@@ -272,7 +272,7 @@ def test_the_exact_table_can_be_asked_for(checkins: Path) -> None:
             [*PROMISE, "--mechanism", "laplace"],
             r"must be one of planar-geometric, .*, or the file of one",
         ),
-        ([*PROMISE, "--mechanism", "m.json"], "m.json holds its own promise"),
+        ([*PROMISE, "--mechanism", "m.json"], "must be left out with --mechanism m.json"),
         (["--mechanism", "m.json"], "m.json: No such file"),
         ([*PROMISE, "--box", "1,2,3"], "four numbers"),
         ([*PROMISE, "--box", "48.9,2.2,48.8,2.4"], "south .* must be below north"),

@@ -49,6 +49,34 @@ def test_no_line_of_the_list_of_commands_is_cut_off() -> None:
     assert len(listed.split("\n")) == len(COMMANDS) + 2
 
 
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        (["tally", "folder", *PROMISE], "folder must be a file; it is a folder"),
+        (["simulate", "folder.csv"], "folder.csv must be a file; it is a folder"),
+        (["audit", "folder"], "folder must be a file; it is a folder"),
+        (["hexagons", "folder", "--resolution", "8"], "folder must be a file; it is a folder"),
+        (["tally", "sixteen.csv", *PROMISE], "must be CSV text in UTF-8; save it again as that"),
+        (["audit", "other.json"], "geoveil design writes one"),
+        (["estimate", "other.json"], "geoveil tally writes one"),
+        (["flows", "other.json"], "geoveil tally --trips writes one"),
+    ],
+)
+def test_files_of_another_kind_are_one_line_that_says_what_to_do(
+    asked: list[str], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for folder in ("folder", "folder.csv"):
+        Path(folder).mkdir()
+    Path("sixteen.csv").write_text("lat,lng\n48.85,2.35\n", encoding="utf-16")
+    Path("other.json").write_text("{}")
+    target = {"audit": [], "simulate": ["--epsilon-per-km", "2", "--rounds", "1"]}
+    result = run(*asked, *target.get(asked[0], ["-o", "out.json"]))
+    assert result.exit_code == 2
+    assert said in result.stderr
+    assert result.stderr.count("\n") == 1
+
+
 LOADED = """
 import sys
 from geoveil.cli import main

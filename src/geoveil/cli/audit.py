@@ -43,7 +43,8 @@ _GAIN_CELLS = 2048
     "Where people are, for distance and manipulation gain; everywhere alike unless given."
 )
 @click.option("--gain", "with_gain", is_flag=True,
-              help="Show how far fake reports reach; takes a minute at 500 cells.")  # fmt: skip
+              help="Show how far fake reports reach; takes a minute at 90 cells "
+              "where nearly everybody is in one of them, else at 500.")  # fmt: skip
 @machine_options
 @click.pass_context
 def command(

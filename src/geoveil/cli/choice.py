@@ -74,7 +74,9 @@ class MechanismChoice:
         if not choice.is_document:
             choice._check()
         elif given:
-            raise click.UsageError(f"{_flags(given)}: {name} holds its own promise")
+            raise click.UsageError(
+                f"{_flags(given)} must be left out with --mechanism {name}: documents have their own promise"
+            )
         return choice
 
     @property

@@ -79,7 +79,8 @@ def command(
     """
     console = Console(machine=machine)
     output, plot, promise = options["output"], options["plot"], options["epsilon_per_km"]
-    _check(prior.source, area.within, optimal, advice, output, plot, promise)
+    mean_km = options["mean_distance_km"]
+    _check(prior.source, area.within, optimal, advice, output, plot, promise, mean_km)
     with console.progress("reading the prior") as progress:
         believed = prior.read(console, reading, area)
         space, share = believed.space, believed.share
@@ -113,7 +114,7 @@ def command(
 
 def _check(
     source: str, within: str | None, optimal: bool, advice: bool, output: str | None, plot: str | None,
-    promise: float | None,
+    promise: float | None, mean_km: float | None,
 ) -> None:  # fmt: skip
     """Refuse what was given for the other kind of design, and what cannot be written."""
     came_from = click.get_current_context().get_parameter_source
@@ -126,6 +127,8 @@ def _check(
         raise click.UsageError("--optimal must have a promise and a file: --epsilon-per-km and -o")
     if advice and promise is None:
         raise click.UsageError("--advise must have a promise: --epsilon-per-km")
+    if not optimal and (promise is None) == (mean_km is None):
+        raise click.UsageError("--epsilon-per-km or --mean-distance-km must be given, one of them")
     if not advice and output is None:
         raise click.UsageError("-o must be given, or --advise")
     if plot is not None and not advice:

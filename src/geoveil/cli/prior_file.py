@@ -48,7 +48,10 @@ class PriorFile:
         columns, carried = reader.columns, reader.metadata
         results.refuse_reports(reader)
         if self.column is None and "share" not in columns:
-            raise click.UsageError(f"--column must name the amounts; {list_columns(columns)}")
+            raise click.UsageError(
+                f"--column must name the amounts in {self.source}; {list_columns(columns)}; places "
+                "without amounts go through geoveil tally and geoveil estimate first"
+            )
         if carried is not None and area.given:
             raise click.UsageError(
                 "--box is of no use here, nor is --within: the prior brings its own map"

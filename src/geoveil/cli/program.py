@@ -171,6 +171,8 @@ def _message(error: BaseException) -> str | None:
         missing = str(error.name).partition(".")[0]
         extra = EXTRAS.get(missing)
         return str(MissingExtra(missing, extra, "this command")) if extra else None
+    if isinstance(error, IsADirectoryError):
+        return f"{error.filename} must be a file; it is a folder: name a file in it"
     if isinstance(error, OSError) and error.strerror:
         return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
     if isinstance(error, MemoryError):

@@ -105,7 +105,9 @@ def mechanism_and_claim(values: object) -> tuple[AnyMechanism, Guarantee | None]
 def _read(values: object, *, believed: bool) -> tuple[AnyMechanism, Guarantee | None]:
     version = values.get("geoveil") if isinstance(values, Mapping) else None
     if not isinstance(values, Mapping) or type(version) is not int or version != VERSION:
-        raise InvalidFile(f'a mechanism document must say "geoveil": {VERSION}')
+        raise InvalidFile(
+            f'a mechanism document must say "geoveil": {VERSION}; geoveil design writes one'
+        )
     body = {name: value for name, value in values.items() if name != "geoveil"}
     try:
         return _build(body, believed=believed)

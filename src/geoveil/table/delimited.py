@@ -155,7 +155,7 @@ class DelimitedReader(reader.TableReader):
             first.decode("utf-8-sig")
         except ValueError:  # includes UnicodeDecodeError
             raise InvalidFile(
-                f"{self.name} must be CSV text in UTF-8; it is something else"
+                f"{self.name} must be CSV text in UTF-8; save it again as that"
             ) from None
         # Up to the last whole line; what comes after the header is looked at later.
         cut = max(head.rfind(b"\n"), head.rfind(b"\r")) + 1

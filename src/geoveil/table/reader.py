@@ -64,6 +64,8 @@ def format_of(path: str, given: str | None = None, *, writing: bool = False) -> 
     require("pyarrow", "cli", "reading and writing tables")
     if path == PIPE:
         return Format(given or "csv")
+    if path and not writing and Path(path).is_dir():
+        raise InvalidInput(f"{path} must be a file; it is a folder: name a file in it")
     name = unpacked_name(path)
     ending = PurePath(name).suffix
     if given is not None and ending not in _ENDINGS:

@@ -357,8 +357,12 @@ def refuse_reports(reader: TableReader) -> None:
 def amount_column(reader: TableReader, column: str | None) -> str:
     """The column that says how many people are where: the one given, or ``share``."""
     refuse_reports(reader)
-    what = "share of people"
-    return locations.find_column(reader.columns, ("share",), what, reader.name, given=column)
+    if column is None and "share" not in reader.columns:
+        raise InvalidFile(
+            f"{reader.name} must have a column share, as geoveil estimate writes it; "
+            f"{locations.list_columns(reader.columns)}"
+        )
+    return locations.check_column(reader.columns, column or "share", reader.name)
 
 
 def checked_amounts(values: FloatArray, column: str, path: str) -> FloatArray:

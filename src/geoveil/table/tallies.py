@@ -22,6 +22,7 @@ VERSION = 1
 _LISTS = {"tally": ("counts",), "trip_tally": ("origins", "destinations", "counts")}
 """What a document of each kind holds, beside the mechanism."""
 _KINDS = {"tally": "a tally document", "trip_tally": "a tally of trips"}
+_WRITTEN = {"tally": "geoveil tally", "trip_tally": "geoveil tally --trips"}
 _INSTEAD = {
     "tally": "the tally counts trips, not places; give it to geoveil flows",
     "trip_tally": "the tally counts places, not trips; give it to geoveil estimate",
@@ -87,7 +88,7 @@ def _checked(values: object, kind: str) -> tuple[Channel | IntArray, ...]:
     if isinstance(values, Mapping) and any(other in values for other in _KINDS if other != kind):
         raise InvalidFile(_INSTEAD[kind])
     if not isinstance(values, Mapping) or values.get(kind) != VERSION:
-        raise InvalidFile(f'{what} must say "{kind}": {VERSION}')
+        raise InvalidFile(f'{what} must say "{kind}": {VERSION}; {_WRITTEN[kind]} writes one')
     mechanism = mechanism_from_dict(values.get("mechanism"))
     if not isinstance(mechanism, Channel):
         raise InvalidFile(f"{what} must hold a mechanism on cells")
