@@ -359,6 +359,30 @@ test("districts are asked for where the map shows them, which one of trips does 
   await close();
 });
 
+test("it works where a tab may keep nothing, and says so when no answer comes", async () => {
+  const { page, complaints, close } = await openTab(browser, "about:blank");
+  await page.addInitScript(() => {
+    const denied = { get: () => { throw new DOMException("denied", "SecurityError"); } }; // prettier-ignore
+    Object.defineProperty(window, "sessionStorage", denied);
+    const { timeout } = AbortSignal;
+    AbortSignal.timeout = (milliseconds) => timeout.call(AbortSignal, milliseconds / 10); // time is short here
+  });
+  await page.goto(service.url);
+  await page.route("**/api/campaigns", () => undefined); // hangs
+  await page.getByLabel("Operator's token").fill(TOKEN);
+  await page.getByRole("button", { name: "Sign in" }).click();
+  await page.getByRole("alert").filter({ hasText: "does not answer" }).waitFor();
+  await page.unroute("**/api/campaigns");
+  await page.getByRole("button", { name: "Sign in" }).click();
+  await page.getByRole("link", { name: "New campaign" }).click();
+  await page.getByLabel("Name, as people will see it").fill("Kept in the page");
+  await page.getByRole("link", { name: "Geoveil" }).click();
+  await page.getByRole("link", { name: "New campaign" }).click();
+  expect(await page.getByLabel("Name, as people will see it").inputValue()).toBe("Kept in the page");
+  expect(complaints).toEqual([]);
+  await close();
+});
+
 test("a token in the address is taken on this machine, and wiped", async () => {
   const { page, asked, close } = await operator(browser, service, lyon);
   await page.getByRole("heading", { name: "Lyon" }).waitFor();

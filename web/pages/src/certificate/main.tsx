@@ -3,7 +3,7 @@
 import { render } from "preact";
 import { useEffect, useState } from "preact/hooks";
 import { roundedDown, roundedUp } from "../../../sdk/src/words.ts";
-import { address, Refusal, service, type State } from "../dashboard/service.ts";
+import { address, PATIENCE_MS, Refusal, service, type State } from "../dashboard/service.ts";
 import { announce, cost, distance, language, number } from "../texts/language.ts";
 import { say } from "./texts.ts";
 import type { Facts, Told } from "./worker.ts";
@@ -18,6 +18,7 @@ async function fetched(): Promise<Uint8Array> {
   const answer = await fetch(address(`api/campaigns/${encodeURIComponent(CAMPAIGN)}/mechanism`), {
     credentials: "omit",
     cache: "no-cache",
+    signal: AbortSignal.timeout(PATIENCE_MS),
   });
   if (!answer.ok) throw new Refusal("", answer.status, "");
   const body = await answer.arrayBuffer();

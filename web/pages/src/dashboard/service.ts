@@ -131,14 +131,28 @@ export class Refusal extends Error {
 const TOKEN = "geoveil-operator-token";
 export const token = {
   get: (): string => kept(TOKEN) ?? "",
-  set: (value: string): void => sessionStorage.setItem(TOKEN, value),
-  forget: (): void => sessionStorage.removeItem(TOKEN),
+  set: (value: string): void => keep(TOKEN, value),
+  forget: (): void => keep(TOKEN, null),
 };
 
-/** What this tab keeps; nothing where a page inside another may keep nothing. */
+/** Where a browser lets a page keep nothing: as long as it is open. */
+const held = new Map<string, string>();
+
+/** Keep something in this tab; or forget it. */
+export function keep(name: string, value: string | null): void {
+  held.delete(name);
+  try {
+    if (value === null) sessionStorage.removeItem(name);
+    else sessionStorage.setItem(name, value);
+  } catch {
+    if (value !== null) held.set(name, value);
+  }
+}
+
+/** What this tab keeps. */
 export function kept(name: string): string | null {
   try {
-    return sessionStorage.getItem(name);
+    return held.get(name) ?? sessionStorage.getItem(name);
   } catch {
     return null;
   }
@@ -157,9 +171,14 @@ interface How {
   readonly raw?: boolean;
   /** As it is now, not as the browser remembers it from a second ago. */
   readonly fresh?: boolean;
+  /** There is little to work out and little to send: without an answer soon there is none. */
+  readonly soon?: boolean;
 }
 
-async function ask(method: string, path: string, body?: unknown, { raw, fresh }: How = {}): Promise<Response> {
+/** Until a service counts as one that does not answer: longer than it works on any question, or {@link How.soon}. */
+export const [PATIENCE_MS, SOON_MS] = [90_000, 15_000];
+
+async function ask(method: string, path: string, body?: unknown, { raw, fresh, soon }: How = {}): Promise<Response> {
   const headers: Record<string, string> = {};
   if (token.get()) headers["authorization"] = `Bearer ${token.get()}`;
   if (body !== undefined) headers["content-type"] = raw ? "application/geo+json" : "application/json";
@@ -171,6 +190,7 @@ async function ask(method: string, path: string, body?: unknown, { raw, fresh }:
     credentials: "omit",
     referrerPolicy: "no-referrer",
     cache: fresh ? "no-cache" : "default",
+    signal: AbortSignal.timeout(soon ? SOON_MS : PATIENCE_MS),
   };
   let answer: Response;
   try {
@@ -185,18 +205,24 @@ async function ask(method: string, path: string, body?: unknown, { raw, fresh }:
 }
 
 async function json<Answer>(method: string, path: string, body?: unknown, how: How = {}): Promise<Answer> {
-  return (await (await ask(method, path, body, how)).json()) as Answer;
+  const answer = await ask(method, path, body, how);
+  return answer.json().catch(() => {
+    throw new Refusal(UNREACHABLE, 0, ""); // it ended in the middle
+  }) as Promise<Answer>;
 }
 
 const of = (campaign: string, rest = ""): string => `api/campaigns/${encodeURIComponent(campaign)}${rest}`;
 
 export const service = {
-  campaigns: () => json<{ campaigns: readonly Listed[] }>("GET", "api/campaigns").then((answer) => answer.campaigns),
+  campaigns: () =>
+    json<{ campaigns: readonly Listed[] }>("GET", "api/campaigns", undefined, { soon: true }).then(
+      (answer) => answer.campaigns,
+    ),
   create: (settings: object) => json<{ id: string; link: string }>("POST", "api/campaigns", settings),
   advice: (question: object) => json<Advice>("POST", "api/advice", question),
   areaLeft: (question: object) => json<AreaLeft>("POST", "api/advice/area", question),
   keepArea: (campaign: string, text: string) => ask("PUT", of(campaign, "/area"), text, { raw: true }),
-  state: (campaign: string) => json<State>("GET", of(campaign), undefined, { fresh: true }),
+  state: (campaign: string) => json<State>("GET", of(campaign), undefined, { fresh: true, soon: true }),
   change: (campaign: string, changes: object) => json<State>("PATCH", of(campaign), changes),
   remove: (campaign: string) => ask("DELETE", of(campaign)),
   closeRound: (campaign: string) => ask("POST", of(campaign, "/rounds")),

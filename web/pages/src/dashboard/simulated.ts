@@ -4,7 +4,7 @@
  * Only a page that comes from this very machine takes either; on any other a link could put words into its mouth.
  */
 
-import { token } from "./service.ts";
+import { keep, kept, token } from "./service.ts";
 
 const HERE = new Set(["localhost", "127.0.0.1", "[::1]"]);
 const TRUTH = "geoveil-simulated-truth";
@@ -22,14 +22,14 @@ export function takeFromAddress(): void {
   if (handed) token.set(handed);
   const truth = given.get("simulated");
   const campaign = given.get("campaign");
-  if (truth && campaign) sessionStorage.setItem(TRUTH, JSON.stringify({ campaign, shares: unpacked(truth) }));
+  if (truth && campaign) keep(TRUTH, JSON.stringify({ campaign, shares: unpacked(truth) }));
   history.replaceState(null, "", campaign ? `#/${encodeURIComponent(campaign)}` : "#/");
 }
 
 /** The truth about a simulated city; undefined for every real one. */
 export function simulatedTruth(campaign: string, cells: number): readonly number[] | undefined {
   try {
-    const handed = JSON.parse(sessionStorage.getItem(TRUTH) ?? "null") as Handed | null;
+    const handed = JSON.parse(kept(TRUTH) ?? "null") as Handed | null;
     return handed?.campaign === campaign && handed.shares.length === cells ? handed.shares : undefined;
   } catch {
     return undefined;

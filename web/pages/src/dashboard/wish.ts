@@ -2,6 +2,7 @@
 
 import type { Box } from "../map/grid.ts";
 import { type AnySpace, isPlaces } from "../map/places.ts";
+import { keep, kept } from "./service.ts";
 import { type SlotWish, FIRST_SLOTS, slotsOf } from "./slot_wish.ts";
 
 export interface Wish {
@@ -100,23 +101,19 @@ export const CONTROLS: Readonly<Record<string, string>> = {
 const DRAFT = "geoveil-new-campaign";
 
 export function keepDraft(wish: Wish): void {
-  try {
-    sessionStorage.setItem(DRAFT, JSON.stringify(wish));
-  } catch {} // a tab that may keep nothing
+  keep(DRAFT, JSON.stringify(wish));
 }
 
 export function forgetDraft(): void {
-  try {
-    sessionStorage.removeItem(DRAFT);
-  } catch {}
+  keep(DRAFT, null);
 }
 
 /** What was typed before in this tab, or a first wish; of a draft that is none nothing is taken. */
 export function draft(): Wish {
   try {
-    const kept = JSON.parse(sessionStorage.getItem(DRAFT) ?? "null") as Partial<Record<keyof Wish, unknown>> | null;
-    if (!kept) return FIRST_WISH;
-    const taken = { ...FIRST_WISH, ...kept } as Wish;
+    const typed = JSON.parse(kept(DRAFT) ?? "null") as Partial<Record<keyof Wish, unknown>> | null;
+    if (!typed) return FIRST_WISH;
+    const taken = { ...FIRST_WISH, ...typed } as Wish;
     slotsOf(taken.slots);
     const sound = taken.box.every(Number.isFinite) && taken.others.every(Number.isFinite);
     return sound && typeof taken.name === "string" ? taken : FIRST_WISH;
