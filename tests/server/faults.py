@@ -188,12 +188,12 @@ class Faults:
         while not self._over.is_set():
             with contextlib.suppress(OSError, http.client.HTTPException, httpx.HTTPError, KeyError):
                 document = self._mechanism(campaign)
-                connection = http.client.HTTPConnection("127.0.0.1", self.server.port, timeout=20)
-                for _ in range(20):
-                    reports = [(new_id(), self.random.randrange(20)) for _ in range(5)]
-                    ledger.note(reports, None)
-                    ledger.note(reports, post(connection, campaign, document, reports))
-                connection.close()
+                made = http.client.HTTPConnection("127.0.0.1", self.server.port, timeout=20)
+                with contextlib.closing(made) as connection:
+                    for _ in range(20):
+                        reports = [(new_id(), self.random.randrange(20)) for _ in range(5)]
+                        ledger.note(reports, None)
+                        ledger.note(reports, post(connection, campaign, document, reports))
             time.sleep(0.1)
 
     def _mechanism(self, campaign: str) -> str:
