@@ -281,6 +281,7 @@ def test_without_spark_there_is_one_line(monkeypatch: pytest.MonkeyPatch) -> Non
         (["simulate"], "a simulated city must go with --engine local"),
         (["simulate", "hdfs://a/b"], "must be one file"),
         (["obfuscate", "hdfs://a/b.csv", "-o", "t.csv"], "must be one file"),
+        (["tally", ".", "-o", "t.json"], "must end in .csv"),  # or --format says what it holds
     ],
 )
 def test_what_needs_this_process_is_refused(words: list[str], said: str, people: Path) -> None:

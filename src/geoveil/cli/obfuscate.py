@@ -48,12 +48,13 @@ class Request:
         """Refuse names that cannot be, before anything is read."""
         rows, needs_box = self.rows, self.choice.needs_box
         rows.check_engine()
-        format_of(rows.source, rows.reading.format)
+        folder = rows.where.is_dataset(rows.source)
+        format_of(rows.source, rows.reading.format, folder=folder)
         format_of(self.output, rows.reading.format, writing=True)
         self.check_target(self.output)
         if not rows.area.given and needs_box and is_pipe(rows.source):
             raise click.UsageError("--box must be given for a pipe, which cannot be read twice")
-        if not rows.area.given and needs_box and rows.where.is_dataset(rows.source):
+        if not rows.area.given and needs_box and folder:
             raise click.UsageError("--box must be given for a folder or an address")
         if rows.area.given and not needs_box:
             raise click.UsageError(

@@ -175,7 +175,7 @@ def dataset_frame(session: Any, source: str, reading: Reading) -> Any:
     """A folder of files or an address (``hdfs://…``, ``s3a://…``) as a DataFrame; nothing is read yet."""
     from pyspark.errors import PySparkException
 
-    kind = format_of(source.rstrip("/"), reading.format)
+    kind = format_of(source.rstrip("/"), reading.format, folder=True)
     if kind is Format.GEOJSON:
         raise InvalidInput(
             f"a folder ({source}) must hold Parquet or CSV; give GeoJSON as one file"

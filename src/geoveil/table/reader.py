@@ -55,8 +55,12 @@ READ_ONLY = (Format.GPX, Format.GPKG)
 _ENDINGS = {f".{each.value}": each for each in Format} | {".json": Format.GEOJSON}
 
 
-def format_of(path: str, given: str | None = None, *, writing: bool = False) -> Format:
+def format_of(
+    path: str, given: str | None = None, *, writing: bool = False, folder: bool = False
+) -> Format:
     """The format of a file by its ending; of a pipe the one given, or CSV. All of them need pyarrow.
+
+    ``folder`` is for an engine that reads the files of a folder as one table.
 
     >>> format_of("checkins.csv.gz"), format_of("noisy.parquet"), format_of("-")
     (<Format.CSV: 'csv'>, <Format.PARQUET: 'parquet'>, <Format.CSV: 'csv'>)
@@ -64,7 +68,7 @@ def format_of(path: str, given: str | None = None, *, writing: bool = False) -> 
     require("pyarrow", "cli", "reading and writing tables")
     if path == PIPE:
         return Format(given or "csv")
-    if path and not writing and Path(path).is_dir():
+    if path and not (writing or folder) and Path(path).is_dir():
         raise InvalidInput(f"{path} must be a file; it is a folder: name a file in it")
     name = unpacked_name(path)
     ending = PurePath(name).suffix
