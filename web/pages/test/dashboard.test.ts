@@ -399,6 +399,7 @@ test.each([
   ["dark, on a phone", { ...PHONE, colorScheme: "dark" as const }],
 ])("everybody can use it: %s", async (_, options) => {
   await service.call("PATCH", `/api/campaigns/${lyon}`, { published: true });
+  await service.campaign({ name: "Donaudampfschifffahrt".repeat(4) });
   const signedOut = await openTab(browser, service.url, options);
   await signedOut.page.getByRole("button", { name: "Sign in" }).waitFor();
   expect(await findings(signedOut.page)).toEqual([]);
