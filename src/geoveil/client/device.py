@@ -8,9 +8,9 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TypeVar, get_args
+from typing import get_args
 
-from geoveil.arrays import positive
+from geoveil.arrays import one_of, positive
 from geoveil.channel.guarantee import BetweenPositions
 from geoveil.channel.words import NEARBY_KM, between_places, explain_nearby
 from geoveil.client.budget import Limits, Spent, left_of, spent_in_words
@@ -39,7 +39,6 @@ from geoveil.document.wire import MechanismDocument
 from geoveil.errors import InvalidInput, RandomnessFailed
 from geoveil.randomness import SYSTEM, Randomness, checked_randomness
 
-Word = TypeVar("Word", bound=str)
 LATEST_S = float(1 << 40)
 """No clock that tells a time shows a later one, in seconds since 1970."""
 SILENCE_TELLS = (
@@ -149,7 +148,7 @@ class Device:
         self.promise_per_km = promise_per_km
         if promise_per_km is not None:
             self.promise_per_km = positive("promise_per_km", promise_per_km)
-        self.again = _one_of("again", again, get_args(Again))
+        self.again = one_of("again", again, get_args(Again))
         self.ledger = ledger if isinstance(ledger, Ledger) else Ledger(ledger)
         network = transport or Network(self.address)
         self._collector = Collector(self.address, network, patience or Patience())
@@ -277,7 +276,7 @@ class Device:
             for each in ends:
                 if isinstance(each, str):
                     raise InvalidInput(each)
-            if _one_of("outside", outside, get_args(Beyond)) == "refuse":
+            if one_of("outside", outside, get_args(Beyond)) == "refuse":
                 warnings.warn(SILENCE_TELLS, stacklevel=3)
             return self._delivered(self._reported(given, outside))
         finally:
@@ -417,9 +416,3 @@ class Device:
             return f"Nothing was reported to any campaign at {origin} so far."
         more = "" if cost is None else f", and {sofar.plus(cost).amount()} with this report"
         return f"All campaigns at {origin} together have cost {sofar.amount()} so far{more}."
-
-
-def _one_of(name: str, word: Word, words: tuple[Word, ...]) -> Word:
-    if word not in words:
-        raise InvalidInput(f"{name} ({word!r}) must be one of {', '.join(words)}")
-    return word
