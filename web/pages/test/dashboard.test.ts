@@ -323,6 +323,20 @@ test("one report is no reports, and one round agrees with none", async () => {
   }
 });
 
+test("a round whose estimate was given up says so", async () => {
+  const id = await service.campaign();
+  const { page, close } = await operator(browser, service, id);
+  await page.route(`**/api/campaigns/${id}/rounds`, async (route) => {
+    const { rounds, ...more } = (await (await route.fetch()).json()) as { rounds: object[] };
+    await route.fulfill({
+      json: { ...more, rounds: rounds.map((each) => ({ ...each, closed_at: 1, given_up: true })) },
+    });
+  });
+  await page.reload();
+  await page.locator(".timeline li", { hasText: "the estimate failed" }).waitFor();
+  await close();
+});
+
 test("without a map it says why there is none, and promises none that cannot come", async () => {
   const words = async (id: string): Promise<string> => {
     const { page, complaints, close } = await openTab(browser, `${service.url}/m/${id}`, PHONE);

@@ -75,6 +75,8 @@ export interface RoundOf {
   readonly closed_at: number | null;
   readonly reports: number;
   readonly estimated: boolean;
+  /** Whether every attempt at its estimate failed, so that there comes none. */
+  readonly given_up: boolean;
 }
 
 export interface Rounds {

@@ -61,6 +61,7 @@ export function Timeline({
 
 function standing(each: RoundOf, minimum: number, latest: number | undefined, over: boolean): string {
   if (each.estimated) return each.round === latest ? `${say.timelineEstimated}, ${say.latest}` : say.timelineEstimated;
+  if (each.given_up) return say.timelineGivenUp;
   if (each.closed_at === null && !over) return say.timelineOpen;
   return each.reports < minimum ? say.timelineSmall : say.timelineClosed;
 }
