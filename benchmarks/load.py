@@ -362,6 +362,11 @@ class _Runner:
         self._result.unknown += len(self._late)
 
     def _begin(self, connection: Connection, due_at: float) -> None:
+        if not connection.open:  # the service closed it while it was idle
+            if self._plan.rate_per_s is not None:
+                self._late.appendleft(due_at)
+            asyncio.get_running_loop().create_task(self._replace())
+            return
         self._begun += 1
         self._under_way += 1
 
