@@ -32,7 +32,7 @@ from geoveil.server.campaigns import Campaigns
 from geoveil.server.conclusion import Conclusion, Work, conclude
 from geoveil.server.estimate_routes import rendered
 from geoveil.server.logs import Log, Trace, trace_of
-from geoveil.server.problem import VIEWS
+from geoveil.server.problem import VIEWS, Problem
 from geoveil.server.round_documents import SLOW_CLOCKS_S, Preparing, prepare
 from geoveil.server.settings import Settings
 from geoveil.server.worker import (
@@ -689,6 +689,23 @@ class FailingJobs(Jobs):
             self.lost -= 1
             raise StoreFailed("the database is gone")
         return super().publish(work, conclusion)
+
+
+@pytest.mark.parametrize(("problem", "told"), [("unknown-campaign", 0), ("campaign-ended", 1)])
+def test_only_a_campaign_that_is_gone_is_no_failure(
+    city: City, problem: str, told: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    watched = Watched(city.campaigns, Here())
+
+    def refused(job: ClosingRecord) -> Work:
+        raise Problem(problem)
+
+    monkeypatch.setattr(watched.worker.jobs, "work", refused)
+    assert watched.worker.submit(closed(city))
+    while watched.worker.waiting:
+        time.sleep(0.001)
+    assert watched.worker.stop(PATIENCE_S)
+    assert (watched.events.qsize(), city.store.closings()[0].failures) == (told, 0)
 
 
 def test_an_estimate_that_could_not_be_kept_is_made_again(city: City) -> None:

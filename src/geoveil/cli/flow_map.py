@@ -212,4 +212,4 @@ def _show(screen: Screen, table: district_tables.FlowTable, output: str, plot: s
 
 
 def _percents(low: float, high: float) -> str:
-    return f"{percent(low)[:-2]}–{percent(high)}"
+    return f"{percent(low).removesuffix(' %')}–{percent(high)}"

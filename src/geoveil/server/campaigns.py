@@ -332,7 +332,7 @@ class Campaigns:
             waiting = {each.campaign for each in self.store.preparations()}
             for campaign in self._known():
                 if campaign.state == "running" and campaign.id not in waiting:
-                    with suppress(Problem):  # deleted meanwhile
+                    with suppress(Problem):  # it was deleted or has ended meanwhile
                         self._roll_over(self.look(campaign.id), self.settings(campaign.id))
             self._keep_house()
         else:

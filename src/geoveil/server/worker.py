@@ -354,12 +354,14 @@ class Worker:
         prepares = isinstance(job, PreparationRecord)
         try:
             told = self._published(lane, job, attempts)
-        except (WorkedElsewhere, Problem):  # or the campaign was deleted meanwhile
+        except WorkedElsewhere:
             self._put_off(attempts, ELSEWHERE_S)
         except _TooLongHere as elsewhere:
             self._slow[job.campaign] = elsewhere.lane
             elsewhere.lane.queue.put(job)
         except Exception as error:
+            if isinstance(error, Problem) and error.name == "unknown-campaign":  # deleted meanwhile
+                return self._put_off(attempts, ELSEWHERE_S)
             if not self._stopping.is_set():
                 name = _FAULTS.get(type(error), "estimate-not-kept")
                 self._fault("preparation-failed" if prepares else name, trace_of(error))
