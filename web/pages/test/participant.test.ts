@@ -244,6 +244,23 @@ describe.skipIf(!SERVICE || !executablePath)("the participant page", () => {
     await visit.end();
   });
 
+  it("says that its list cannot be read where the browser never answers, and goes on when it does", async () => {
+    const visit = await Visit.begin(browser);
+    const { page } = visit;
+    const silent = `IDBFactory.prototype.open = () => ({});\nconst later = self.setTimeout.bind(self);\nself.setTimeout = (work, ms) => later(work, ms / 50);\n`;
+    await page.route("**/assets/device_worker-*.js", async (route) => {
+      const answer = await route.fetch();
+      await route.fulfill({ response: answer, body: silent + (await answer.text()) });
+    });
+    await page.goto(`${SERVICE}/c/${id}`);
+    await page.locator('[data-reason="ledger-unreadable"]').waitFor();
+    expect(visit.asked).toEqual([`GET /c/${id}`, `GET /api/campaigns/${id}`]);
+    await page.unroute("**/assets/device_worker-*.js");
+    await page.locator("#again").click();
+    await page.locator("#certified.notice-good").waitFor();
+    await visit.end();
+  });
+
   it("keeps a report that found no network, and sends the same one later", async () => {
     const visit = await Visit.begin(browser);
     const { page } = visit;

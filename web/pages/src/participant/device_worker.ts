@@ -5,6 +5,7 @@ import {
   Device,
   type Fix,
   IndexedDbStorage,
+  type Kept,
   meanDistanceKm,
   MechanismDocument,
   Refused,
@@ -31,10 +32,24 @@ const transport: Transport = {
   post: (url, body, limit) => network.post(url, body, limit),
 };
 
+/** How long the browser may take to read the list of reports. */
+const LEDGER_MS = 15_000;
+
+/** The list of reports; a browser that never answers does not keep the page checking for ever. */
+class AnsweringStorage extends IndexedDbStorage {
+  override load(): Promise<Kept | undefined> {
+    return new Promise((resolve, reject) => {
+      setTimeout(() => reject(new DOMException("", "TimeoutError")), LEDGER_MS);
+      super.load().then(resolve, reject);
+    });
+  }
+}
+
 const CALLS = {
   /** Open the ledger, then check the rule; `rule` is told as soon as it is read. */
   async open(link: string, limits: Limits, promisePerKm?: number): Promise<Offer> {
-    device = await Device.open(link, { ...limits, promisePerKm, transport });
+    const ledger = self.indexedDB ? new AnsweringStorage() : undefined; // the device says why not
+    device = await Device.open(link, { ...limits, promisePerKm, transport, ledger });
     const offered = await device.offered((seen, all) => {
       document = seen;
       const levels = all.map((level) => ({ promise: level.promise, meanKm: meanDistanceKm(level) }));
