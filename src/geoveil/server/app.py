@@ -22,6 +22,7 @@ from geoveil.server.apart import Calculator
 from geoveil.server.campaigns import Campaigns
 from geoveil.server.connections import Places
 from geoveil.server.dashboard import OPERATIONS
+from geoveil.server.estimate_routes import Files
 from geoveil.server.handlers import OPEN_TO_PAGES
 from geoveil.server.limits import Limits, Shares
 from geoveil.server.logs import Log, Metrics, Trace
@@ -81,10 +82,11 @@ class Service:
         self.writer = GroupWriter(store, most_waiting=settings.queue_limit)
         self.worker = Worker(self.campaigns, event=self._done, fault=self._not_done)
         self.calculator = Calculator()
+        self.files = Files()
         self.reader_asks = asyncio.Lock()
-        self.district_answers: dict[tuple[str, tuple[int, ...], str], Regions] = {}
+        self.district_answers: dict[tuple[str, tuple[int, ...], str], Regions | None] = {}
         """Campaign, estimate (of which round, from how many reports, when) and SHA-256 of the backdrop →
-        what readers of its map are told of districts."""
+        what readers of its map are told of districts; nothing where there are none."""
         self.tokens = Tokens(store, clock=self.clock)
         self.pages = Pages()
         self.metrics = Metrics()

@@ -122,14 +122,14 @@ async def region_of_map(service: Service, request: Request) -> Response:
     """Share and interval of a region of a published map, given as GeoJSON."""
     campaign, _ = await _published(service, request)
     body = await service.body(request.scope, request.receive)
-    given = await service.working(read_regions, body)
-    if len(given) != 1:
-        raise Problem("invalid-geojson", "it must be one region")
     if service.reader_asks.locked():
         raise Problem(
             "overloaded", "somebody else's region is worked out now; try again in a moment"
         )
     async with service.reader_asks:
+        given = await service.working(read_regions, body)  # which may take a second by itself
+        if len(given) != 1:
+            raise Problem("invalid-geojson", "it must be one region")
         return answer(await _shares(service, campaign, None, given, READER_S))
 
 
@@ -142,18 +142,19 @@ async def districts_of_map(service: Service, request: Request) -> Response:
     """Share and interval of every district of a published map."""
     campaign, state = await _published(service, request)
     kept = await service.blocking(service.store.backdrop, campaign)
-    given = [] if kept is None else await service.working(districts_of, kept)
-    if kept is None or not given:
-        raise Problem("not-offered", "the operator drew no districts")
     made = tuple((state["estimate"] or {}).values())
-    key = (campaign, made, hashlib.sha256(kept).hexdigest())
+    key = (campaign, made, hashlib.sha256(kept or b"").hexdigest())
     async with service.reader_asks:
-        if key not in service.district_answers:
-            found = await _shares(service, campaign, None, given, READER_S)
+        if kept is not None and key not in service.district_answers:
+            given = await service.working(districts_of, kept)
+            found = await _shares(service, campaign, None, given, READER_S) if given else None
             if len(service.district_answers) >= _MOST_ANSWERS:
                 service.district_answers.clear()
             service.district_answers[key] = found
-        return answer(service.district_answers[key])
+        told = service.district_answers.get(key)
+    if told is None:
+        raise Problem("not-offered", "the operator drew no districts")
+    return answer(told)
 
 
 async def _published(service: Service, request: Request) -> tuple[str, dict[str, Any]]:

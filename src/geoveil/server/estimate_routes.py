@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import re
+from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from io import BytesIO
 from typing import TYPE_CHECKING, Any, Literal
@@ -23,6 +25,7 @@ from geoveil.server.maps_by_slot import read_maps
 from geoveil.server.openapi import Handler
 from geoveil.server.problem import JSON, VIEWS, Problem, holds, preferred, tagged
 from geoveil.space import Grid, space_from_dict
+from geoveil.store import Overloaded
 from geoveil.table.district_tables import FlowTable, put_flows
 from geoveil.table.reader import Format
 from geoveil.table.results import Result, put_by_slot, put_result, result_from_dict
@@ -39,6 +42,10 @@ _NUMBER = re.compile(r"[1-9][0-9]{0,8}", re.ASCII)
 _SLOT = re.compile(r"0|[1-9][0-9]{0,2}", re.ASCII)
 _ASKED_EACH_TIME = "public, no-cache"
 """A round's file too: another campaign may have its id by now."""
+FILE_S = 20.0
+"""How long somebody waits at most for the files of others."""
+REMEMBERED_BYTES = 16 << 20
+"""Of files that were made; one that is longer is made each time."""
 _ROUND = {"type": "integer", "minimum": 1, "maximum": 999_999_999}
 _WHICH = {"oneOf": [{"type": "integer", "minimum": 0, "maximum": MOST_SLOTS - 1}, {"const": "all"}]}
 QUERY: dict[str, api.Parameter] = {"round": (_ROUND, "Number of a round.")}
@@ -171,7 +178,7 @@ async def _exported(
     ending, tag = name.rpartition(".")[2], _tag(name, *given)
     try:
         held = holds(request, tag)
-        content = b"" if held else await service.working(render, ending, *given)
+        content = b"" if held else await service.files.made(service, tag, render, ending, *given)
     except MissingExtra as error:
         raise Problem("not-acceptable", str(error)) from None
     headers = {"content-disposition": f'inline; filename="{name}"'}
@@ -180,6 +187,42 @@ async def _exported(
         headers |= OPEN_TO_PAGES
     kind = VIEWS[ending]
     return tagged(request, content, kind, cache=_ASKED_EACH_TIME, tag=tag, headers=headers)
+
+
+class Files:
+    """Files for readers, whoever they are: made one at a time, and the last ones remembered.
+
+    A file of the largest map takes seconds of a processor and hundreds of megabytes to make.
+    """
+
+    def __init__(self) -> None:
+        self._turn = asyncio.Lock()
+        self._made: OrderedDict[str, bytes] = OrderedDict()
+
+    async def made(
+        self, service: Service, tag: str, render: Callable[..., bytes], *given: Any
+    ) -> bytes:
+        """The file with this ETag; ``Overloaded`` where others have to wait for theirs too long."""
+        if tag not in self._made:
+            try:
+                async with asyncio.timeout(FILE_S):
+                    await self._turn.acquire()
+            except TimeoutError:
+                raise Overloaded("other files are being made; try again later") from None
+            try:
+                if tag not in self._made:
+                    return self._remember(tag, await service.working(render, *given))
+            finally:
+                self._turn.release()
+        self._made.move_to_end(tag)
+        return self._made[tag]
+
+    def _remember(self, tag: str, content: bytes) -> bytes:
+        if len(content) <= REMEMBERED_BYTES:
+            self._made[tag] = content
+            while sum(map(len, self._made.values())) > REMEMBERED_BYTES:
+                self._made.popitem(last=False)
+        return content
 
 
 def _tag(name: str, *given: Any) -> str:
