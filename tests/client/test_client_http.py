@@ -142,6 +142,16 @@ def test_a_certificate_nobody_vouches_for(path: Path, tmp_path: Path) -> None:
         ("http://localhost:8000/c/lyon", "http://localhost:8000/c/lyon"),
         ("http://127.0.0.1/c/lyon", "http://127.0.0.1/c/lyon"),
         ("http://[::1]:8000/c/lyon", "http://[::1]:8000/c/lyon"),
+        ("https://collector.example./c/lyon", "https://collector.example/c/lyon"),
+        ("https://collector.example.:8443/c/lyon", "https://collector.example:8443/c/lyon"),
+        ("https://collector\u3002example/c/lyon", "https://collector.example/c/lyon"),
+        ("https://coll\u00adector.example/c/lyon", "https://collector.example/c/lyon"),
+        ("https://\uff43ollector.example/c/lyon", "https://collector.example/c/lyon"),
+        ("https://b\u00fccher.example/c/lyon", "https://xn--bcher-kva.example/c/lyon"),
+        ("https://B\u00dcCHER.example/c/lyon", "https://xn--bcher-kva.example/c/lyon"),
+        ("https://XN--bcher-kva.example/c/lyon", "https://xn--bcher-kva.example/c/lyon"),
+        ("https://[2001:DB8:0:0::1]/c/lyon", "https://[2001:db8::1]/c/lyon"),
+        ("https://[::ffff:192.0.2.1]/c/lyon", "https://192.0.2.1/c/lyon"),
     ],
 )  # fmt: skip
 def test_one_spelling_for_one_campaign(url: str, name: str, path: Path) -> None:
@@ -166,12 +176,31 @@ def test_one_spelling_for_one_campaign(url: str, name: str, path: Path) -> None:
         "https://me:secret@collector.example/c/lyon",
         "https://collector.example:99999/c/lyon",
         "https://[/c/lyon",
+        "https://3221225985/c/lyon",  # 192.0.2.1, in some of its other spellings
+        "https://0xc0000201/c/lyon",
+        "https://192.0.513/c/lyon",
+        "https://192.0.2.01/c/lyon",
+        "https://collector..example/c/lyon",
+        "https://collector.example../c/lyon",
+        "https://collector%2eexample/c/lyon",
+        "https://collector example/c/lyon",
         None,
     ],
 )
 def test_what_is_no_campaign(url: Any, path: Path) -> None:
     with pytest.raises(InvalidInput, match="campaign's link"):
         device(url, path)
+
+
+def test_another_spelling_of_a_link_is_no_second_report_and_no_other_operator(path: Path) -> None:
+    counts: dict[str, int] = {}
+    with serving(honest(document().served(), counts)) as service:
+        url = service.url.replace("127.0.0.1", "localhost")
+        first = device(url, path).report(**PLACE)
+        again = device(url.replace("localhost", "LOCALHOST."), path)
+        assert again.report(**PLACE) == first
+        assert again.report(**PLACE).operator_spent_per_km == first.epsilon_per_km
+    assert len(counts) == 1
 
 
 @pytest.mark.parametrize(

@@ -58,10 +58,10 @@ class Address:
         """From ``…/c/ID`` or ``…/api/campaigns/ID``; plain http only to this machine, or ``insecure``."""
         try:
             parts = urlsplit(str(url))
-            host, port = parts.hostname, parts.port
+            host, port = _one_spelling(parts.hostname or ""), parts.port
             path = _LINK.fullmatch(parts.path)
             extras = parts.username or parts.password or parts.query or parts.fragment
-            if parts.scheme not in ("http", "https") or not host or path is None or extras:
+            if parts.scheme not in ("http", "https") or path is None or extras:
                 raise ValueError
         except ValueError:
             raise InvalidInput(
@@ -102,6 +102,26 @@ class Address:
     def reports_path(self) -> str:
         """Where reports go."""
         return f"{self.base}/api/campaigns/{self.campaign}/reports"
+
+
+_LABELS = re.compile(r"(?a)(?:[a-z0-9_-]+\.)*(?!(?:[0-9]+|0x[0-9a-f]*)\Z)[a-z0-9_-]+")
+"""The name of a host; one that ends in a number would be an address, written in one of many ways."""
+
+
+def _one_spelling(host: str) -> str:
+    """A host as everybody else spells it, or an operator would have many names; ``ValueError`` for none.
+
+    >>> [_one_spelling(host) for host in ("bücher.example.", "2001:db8:0::1")]
+    ['xn--bcher-kva.example', '2001:db8::1']
+    """
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        name = host.encode("idna").decode().lower().removesuffix(".")
+        if not _LABELS.fullmatch(name):
+            raise ValueError("not the name of a host") from None
+        return name
+    return str(getattr(address, "ipv4_mapped", None) or address)
 
 
 # --- Requests to a collector: the standard library, nothing that tells devices apart, bounded in every way

@@ -40,9 +40,9 @@ export class Address {
     }
     if (given.protocol === "http:" && !insecure && !LOOPBACK.test(given.hostname)) throw new Refused("insecure");
     const base = given.origin + path[1]!;
-    this.origin = given.origin;
+    this.origin = given.origin.replace(/\.(?=:\d+$|$)/, ""); // with a dot at its end a host is the same
     this.campaign = path[2]!;
-    this.name = `${base}/c/${this.campaign}`;
+    this.name = `${this.origin}${path[1]}/c/${this.campaign}`;
     this.mechanismUrl = `${base}/api/campaigns/${this.campaign}/mechanism`;
     this.reportsUrl = `${base}/api/campaigns/${this.campaign}/reports`;
   }

@@ -4,6 +4,7 @@ import "fake-indexeddb/auto";
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
 import type { JsonObject } from "../src/canonical.ts";
 import { unhex } from "../src/canonical.ts";
+import { Address } from "../src/collector.ts";
 import {
   Device,
   type DeviceOptions,
@@ -281,6 +282,11 @@ describe("what is checked before a location is read", () => {
     ]) {
       await expect(Device.open(url, options())).rejects.toThrow(InvalidInput);
     }
+    for (const host of ["A.example.", "a.example.:443", "a\u3002example"]) {
+      const { name, origin } = new Address(`https://${host}/c/lyon`, false); // one spelling, or it were two operators
+      expect([name, origin]).toEqual(["https://a.example/c/lyon", "https://a.example"]);
+    }
+    expect(new Address("https://a.example.:8443/x/c/lyon", false).name).toBe("https://a.example:8443/x/c/lyon");
     await expect(opened({ budgetPerKm: 0 })).rejects.toThrow(InvalidInput);
     await expect(opened({ again: "hour" as "day" })).rejects.toThrow(InvalidInput);
   });
