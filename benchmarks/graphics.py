@@ -24,7 +24,6 @@ import geoveil as gv
 from geoveil.arrays import FloatArray
 from geoveil.channel.backend import Backend, Torus, backend_of
 from geoveil.channel.kernel import LatticeKernel
-from geoveil.channel.moved import MovedOperator
 from geoveil.channel.operator import Operator
 from geoveil.estimate.objective import Objective, Point, em_path
 from geoveil.mechanism.elastic import exponential_kernel
@@ -141,7 +140,7 @@ def rows(sides: Sequence[int], library: str | None) -> Iterator[Row]:
             if library is None:
                 continue
             backend, finish, card_name = card(library)
-            moved = MovedOperator(operator, backend)
+            moved = operator.on(backend)
             seconds = timed(moved, weights, 20)
             kernel = operator if isinstance(operator, LatticeKernel) else vars(operator)["_kernel"]
             host, there = reached(operator, weights), reached(moved, weights)

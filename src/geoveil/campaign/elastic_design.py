@@ -22,7 +22,6 @@ from geoveil.channel.backend import backend_named, backend_of, host_array
 from geoveil.channel.certificate import certify, promising
 from geoveil.channel.guarantee import GeoIndistinguishability
 from geoveil.channel.kernel import Kernel
-from geoveil.channel.moved import MovedOperator
 from geoveil.errors import InvalidInput, TooLarge, Unsupported
 from geoveil.estimate.em import Accelerator, Ascent, maximise
 from geoveil.estimate.stopping import Progress, Steps, Stop
@@ -131,7 +130,7 @@ def blahut_arimoto(
     backend = backend_of(prior) if device is None else backend_named(device)
     population = prior_over(host_array(prior), checked_space(space).size)
     kernel = exponential_kernel(space, beta)
-    moved = kernel if backend is None else MovedOperator(kernel, backend)
+    moved = kernel if backend is None else kernel.on(backend)
     ascent = maximise(moved, population, stop=stop, accelerate=accelerate, progress=progress)
     weights = with_floor(ascent.distribution, floor)
     return DesignedElastic(

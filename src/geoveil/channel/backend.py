@@ -1,12 +1,13 @@
 """Products on another device: arrays of CuPy, torch or any other library of the array API standard.
 
-An operator says how it multiplies there (``Operator._products_on``); everything above it, from one
-product to a whole ascent, is then the same code. Draws for people stay with the operating system.
+An operator says what its products are made of (``Operator._made_of``), or how it multiplies there
+(``Operator._on``); everything above it, from one product to a whole ascent, is then the same code.
+Draws for people stay with the operating system.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -53,6 +54,20 @@ class Backend:
     def host(self, array: Array) -> FloatArray:
         """An array of the device in the host's memory."""
         return host_array(array)
+
+    def joined(self, arrays: Sequence[Array]) -> Array:
+        """Side by side on the last axis."""
+        return self.xp.concat(arrays, axis=-1)
+
+
+class _Host(Backend):
+    """NumPy on the processor, where everything is already."""
+
+    def joined(self, arrays: Sequence[Array]) -> Array:
+        return np.concatenate(arrays, axis=-1)  # NumPy 1 has no other name for it
+
+
+HOST = _Host(np, "cpu")
 
 
 def host_array(array: Any) -> Any:
@@ -127,43 +142,6 @@ def _compat() -> Any:
     return array_api_compat
 
 
-@dataclass(frozen=True)
-class ProductsOn:
-    """The two products of an operator on a device, and what they may be off by, absolute.
-
-    ``push_noise`` and ``pull_noise`` give (…, 1) or one for each value; ``None`` for sums without FFT.
-    """
-
-    backend: Backend
-    push: Callable[[Array], Array]
-    pull: Callable[[Array], Array]
-    push_noise: Callable[[Array], Array] | None = None
-    pull_noise: Callable[[Array], Array] | None = None
-
-    @classmethod
-    def by_fft(
-        cls,
-        backend: Backend,
-        push: Callable[[Array], Array],
-        pull: Callable[[Array], Array],
-        fft_noise: float,
-    ) -> ProductsOn:
-        """Products that are off by so much for vectors of length 1."""
-
-        def noise(values: Array) -> Array:
-            square = backend.xp.sum(values * values, axis=-1, keepdims=True)
-            return fft_noise * backend.xp.sqrt(square)
-
-        return cls(backend, push, pull, noise, noise)
-
-
-def dense_products(backend: Backend, matrix: FloatArray) -> ProductsOn:
-    """By a matrix (rows, columns)."""
-    held = backend.put(matrix)
-    turned = backend.xp.matrix_transpose(held)
-    return ProductsOn(backend, lambda theta: theta @ held, lambda values: values @ turned)
-
-
 class Torus:
     """Transforms of real values over the last axes, padded with zeros to lengths without wrapping round.
 
@@ -188,14 +166,41 @@ class Torus:
         return self.backend.xp.fft.irfftn(spectrum, s=self.padded, axes=self.axes)
 
 
-def scattered(backend: Backend, places: IntArray, size: int) -> Callable[[Array], Array]:
-    """(…, n) → (…, size): values at their places, zero elsewhere, as one taking."""
-    back = np.full(size, places.size, dtype=np.int64)
-    back[places] = np.arange(places.size)
-    held = backend.put_places(back)
+class Selection:
+    """Some of many places: their values taken out of all, or put back with zeros elsewhere."""
 
-    def spread(values: Array) -> Array:
-        none = backend.xp.zeros((*values.shape[:-1], 1), dtype=values.dtype, device=backend.device)
-        return backend.xp.take(backend.xp.concat((values, none), axis=-1), held, axis=-1)
+    def __init__(self, places: IntArray, size: int) -> None:
+        self.places, self.size = places, size
 
-    return spread
+    def take(self, values: Array) -> Array:
+        """(…, size) → (…, places)."""
+        return values[..., self.places]
+
+    def put(self, values: Array) -> Array:
+        """(…, places) → (…, size)."""
+        everywhere = np.zeros((*values.shape[:-1], self.size))
+        everywhere[..., self.places] = values
+        return everywhere
+
+    def on(self, backend: Backend) -> Selection:
+        """The same on a device."""
+        return _MovedSelection(self, backend)
+
+
+class _MovedSelection(Selection):
+    """Both ways are a taking, the way back with a zero beside the values: nothing is changed in place."""
+
+    def __init__(self, home: Selection, backend: Backend) -> None:
+        super().__init__(backend.put_places(home.places), home.size)
+        back = np.full(home.size, home.places.size, dtype=np.int64)
+        back[home.places] = np.arange(home.places.size)
+        self._back, self._at = backend.put_places(back), backend
+
+    def take(self, values: Array) -> Array:
+        return self._at.xp.take(values, self.places, axis=-1)
+
+    def put(self, values: Array) -> Array:
+        none = self._at.xp.zeros(
+            (*values.shape[:-1], 1), dtype=values.dtype, device=self._at.device
+        )
+        return self._at.xp.take(self._at.joined((values, none)), self._back, axis=-1)

@@ -11,7 +11,6 @@ import numpy as np
 from scipy import sparse
 
 from geoveil.arrays import ArrayLike, ByParts, FloatArray, IntArray, distribution, frozen, indices
-from geoveil.channel.backend import Backend, ProductsOn
 from geoveil.channel.certificate import Certificate, check_claim, enumerated
 from geoveil.channel.channel import Channel, PrivacyLoss, checked_channel
 from geoveil.channel.guarantee import GeoIndistinguishability, Guarantee, checked_guarantee
@@ -124,6 +123,8 @@ def _stochastic(matrix: ArrayLike, size: int) -> FloatArray:
 class RankOneChannel(Channel):
     """C[x, y] = diagonal[x]·[x = y] + left[x]·right[y], reports are cells; products cost O(m)."""
 
+    _made_of = ("_diagonal", "_left", "_right")
+
     def __init__(
         self, space: Space, diagonal: FloatArray, left: FloatArray, right: FloatArray
     ) -> None:
@@ -136,15 +137,6 @@ class RankOneChannel(Channel):
 
     def _pull(self, values: FloatArray) -> FloatArray:
         return values * self._diagonal + (values @ self._right)[..., None] * self._left
-
-    def _products_on(self, backend: Backend) -> ProductsOn:
-        diagonal, left, right = map(backend.put, (self._diagonal, self._left, self._right))
-        dot, axis = backend.xp.matmul, (..., None)
-        return ProductsOn(
-            backend,
-            lambda theta: theta * diagonal + dot(theta, left)[axis] * right,
-            lambda values: values * diagonal + dot(values, right)[axis] * left,
-        )
 
     def _row(self, row: int) -> FloatArray:
         entries = self._left[row] * self._right

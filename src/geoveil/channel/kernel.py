@@ -13,8 +13,15 @@ import numpy as np
 from scipy import fft
 
 from geoveil.arrays import FloatArray, IntArray
-from geoveil.channel import backend as elsewhere
-from geoveil.channel.operator import DenseOperator, Operator, RelativeError, noise_of, refined
+from geoveil.channel.backend import Array, Backend, Selection, Torus
+from geoveil.channel.operator import (
+    DenseOperator,
+    MovedOperator,
+    Operator,
+    RelativeError,
+    noise_of,
+    refined,
+)
 from geoveil.space import Grid, Line, MaskedGrid, Space
 
 _DENSE_SIZE = 512
@@ -177,19 +184,19 @@ class LatticeKernel(Kernel):
         result = fft.irfft(spectrum, wide, axis=-1, workers=workers)
         return result[..., : self.box[-1]].reshape(values.shape)
 
-    def _products_on(self, backend: elsewhere.Backend) -> elsewhere.ProductsOn:
+    def _on(self, backend: Backend) -> MovedOperator:
         if self.exact:
-            return super()._products_on(backend)
-        torus, reshape = elsewhere.Torus(backend, self._padded), backend.xp.reshape
+            return super()._on(backend)
+        torus, reshape = Torus(backend, self._padded), backend.xp.reshape
         spectrum = torus.held(fft.rfftn(self._periodic(), workers=self._workers).real)
         inside = (..., *(slice(cells) for cells in self.box))
 
-        def product(values: elsewhere.Array) -> elsewhere.Array:
+        def product(values: Array) -> Array:
             lattice = reshape(values, (*values.shape[:-1], *self.box))
             result = torus.values(torus.transformed(lattice) * spectrum)
             return reshape(result[inside], values.shape)
 
-        return elsewhere.ProductsOn.by_fft(backend, product, product, self.fft_noise)
+        return MovedOperator(self, backend, product, product)
 
     def rows(self, cells: IntArray) -> FloatArray:
         if self.exact:
@@ -224,9 +231,12 @@ class PartialKernel(Kernel):
     Values spread over the lattice, zero elsewhere, so a product costs what it costs on the lattice.
     """
 
+    _made_of = ("_lattice", "_chosen")
+
     def __init__(self, lattice: LatticeKernel, cells: IntArray) -> None:
         self._lattice = lattice
         self._cells = cells
+        self._chosen = Selection(cells, lattice.shape[0])
         self.fft_noise = lattice.fft_noise
 
     @property
@@ -234,19 +244,7 @@ class PartialKernel(Kernel):
         return self._cells.size, self._cells.size
 
     def apply(self, values: FloatArray) -> FloatArray:
-        spread = np.zeros((*values.shape[:-1], self._lattice.shape[0]))
-        spread[..., self._cells] = values
-        return self._lattice.apply(spread)[..., self._cells]
-
-    def _products_on(self, backend: elsewhere.Backend) -> elsewhere.ProductsOn:
-        whole = self._lattice.products_on(backend)
-        cells = backend.put_places(self._cells)
-        spread = elsewhere.scattered(backend, self._cells, self._lattice.shape[0])
-
-        def product(values: elsewhere.Array) -> elsewhere.Array:
-            return backend.xp.take(whole.push(spread(values)), cells, axis=-1)
-
-        return elsewhere.ProductsOn(backend, product, product, whole.push_noise, whole.pull_noise)
+        return self._chosen.take(self._lattice._push(self._chosen.put(values)))
 
     def rows(self, cells: IntArray) -> FloatArray:
         return self._entries(cells, np.arange(self._cells.size))

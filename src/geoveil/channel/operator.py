@@ -9,17 +9,21 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterable, Sequence
+from itertools import pairwise
 from typing import Any, ClassVar
 
 import numpy as np
 
 from geoveil.arrays import ArrayLike, FloatArray, IntArray, ReadOnly, indices, vector
-from geoveil.channel.backend import Array, Backend, ProductsOn, backend_of, dense_products
+from geoveil.channel.backend import HOST, Array, Backend, Selection, backend_of
 from geoveil.errors import InvalidInput, Unsupported
 
 RelativeError = 1e-10
 """What a product may be off by, relative, before a value is summed again term by term."""
 
+Product = Callable[[Array], Array]
+EXACT_ENTRIES = 1 << 25
+"""So many numbers of exact columns are held at once."""
 _BUDGET = 1 << 26
 _CHUNK = 1 << 22
 
@@ -67,11 +71,11 @@ class Operator(ReadOnly, ABC):
 
     def _push_noise(self, theta: FloatArray) -> FloatArray:
         """What ``_push`` may be off by, absolute: (…, 1) or (…, columns)."""
-        return noise_of(theta, 0.0 if self.exact else self.fft_noise)
+        return noise_of(theta, 0.0 if self.exact else self.fft_noise, self._at)
 
     def _pull_noise(self, values: FloatArray) -> FloatArray:
         """What ``_pull`` may be off by, absolute: (…, 1) or (…, rows)."""
-        return noise_of(values, 0.0 if self.exact else self.fft_noise)
+        return noise_of(values, 0.0 if self.exact else self.fft_noise, self._at)
 
     # -- should be overridden for speed; exact where the products are not --------------------------
 
@@ -96,37 +100,52 @@ class Operator(ReadOnly, ABC):
         """All entries, (rows, columns)."""
         return np.stack([self._row(row) for row in range(self.shape[0])])
 
-    def _products_on(self, backend: Backend) -> ProductsOn:
-        """The products on another device: of a matrix, where the operator has no better way there."""
+    # -- should be overridden where products are made on another device, too -----------------------
+
+    _at: Backend = HOST
+    """Where the products are made: those with ``_made_of`` take what they need from its library."""
+
+    _made_of: ClassVar[tuple[str, ...]] = ()
+    """The attributes that the products are made of: arrays, selections, and operators or tuples of these."""
+
+    def _on(self, backend: Backend) -> MovedOperator:
+        """Moved to another device: what it is made of, or a matrix where it does not say."""
+        if self._made_of:
+            parts = {name: _moved(getattr(self, name), backend) for name in self._made_of}
+            there = object.__new__(type(self))
+            vars(there).update(vars(self), _at=backend, **parts)
+            noises = there._push_noise, there._pull_noise
+            return MovedOperator(
+                self, backend, there._push, there._pull, exact=_exact(parts), noises=noises
+            )
         if math.prod(self.shape) > EXACT_ENTRIES:
             raise Unsupported(
                 f"{type(self).__name__} ({self.shape[0]:,} × {self.shape[1]:,}) must be smaller to be "
                 "multiplied on another device; use arrays of NumPy"
             )
-        return dense_products(backend, self.matrix())
+        held = backend.put(self.matrix())
+        turned = backend.xp.matrix_transpose(held)
+        return MovedOperator(
+            self, backend, lambda theta: theta @ held, lambda values: values @ turned, exact=True
+        )
 
     # -- what follows ----------------------------------------------------------------------------
 
-    def products_on(self, backend: Backend) -> ProductsOn:
-        """The products on another device; what they need is moved there once."""
-        moved: dict[str, ProductsOn] = self.__dict__.setdefault("_moved", {})
+    def on(self, backend: Backend) -> MovedOperator:
+        """The same operator, its products made on another device; what they need is moved there once."""
+        moved: dict[str, MovedOperator] = self.__dict__.setdefault("_moved", {})
         if backend.name not in moved:
-            moved[backend.name] = self._products_on(backend)
+            moved[backend.name] = self._on(backend)
         return moved[backend.name]
 
     def __getstate__(self) -> dict[str, object]:
         return {name: value for name, value in vars(self).items() if name != "_moved"}
 
-    def observed(self, weights: FloatArray) -> SeenColumns:
-        """The columns with any weight (…, columns), for a loop of products."""
-        counted = weights.reshape(-1, weights.shape[-1]).any(axis=0)
-        return SeenColumns(self, np.flatnonzero(counted))
-
     def push(self, theta: ArrayLike) -> FloatArray:
         """θL: the law of the columns where the rows follow ``theta``; the last axis is the rows."""
         backend = backend_of(theta)
         if backend is not None:
-            return self._product_on(backend, theta, pushed=True)
+            return self.on(backend).push(theta)
         given = vector("theta", theta, self.shape[0])
         return refined(given, self._push(given), self._push_noise(given), _several(self._column))
 
@@ -134,25 +153,9 @@ class Operator(ReadOnly, ABC):
         """L·v: the mean of ``values`` in each row; the last axis is the columns."""
         backend = backend_of(values)
         if backend is not None:
-            return self._product_on(backend, values, pushed=False)
+            return self.on(backend).pull(values)
         given = vector("values", values, self.shape[1])
         return refined(given, self._pull(given), self._pull_noise(given), _several(self._row))
-
-    def _product_on(self, backend: Backend, given: Array, *, pushed: bool) -> Array:
-        """A product on another device; where values are small, by the host, which sums them exactly."""
-        products, xp, own = self.products_on(backend), backend.xp, backend.own(given)
-        name, size = ("theta", self.shape[0]) if pushed else ("values", self.shape[1])
-        if own.ndim == 0 or own.shape[-1] != size:
-            raise InvalidInput(
-                f"{name} (shape {tuple(own.shape)}) must have {size} entries, one per cell"
-            )
-        if not bool(xp.all(xp.isfinite(own))):
-            raise InvalidInput(f"{name} must hold finite numbers only")
-        result = (products.push if pushed else products.pull)(own)
-        noise = products.push_noise if pushed else products.pull_noise
-        if noise is not None and bool(xp.any(result < noise(own) / RelativeError)):
-            return backend.put((self.push if pushed else self.pull)(backend.host(own)))
-        return result
 
     def row(self, row: int) -> FloatArray:
         """One row, such as the law of the reports of somebody in a cell."""
@@ -213,6 +216,8 @@ class StackedOperator(Operator):
     Reference: FREEWILL Alg. 1.
     """
 
+    _made_of = ("parts",)
+
     def __init__(self, parts: Sequence[Operator], scales: ArrayLike = 1.0) -> None:
         if not parts:
             raise InvalidInput("parts must not be empty")
@@ -229,15 +234,15 @@ class StackedOperator(Operator):
 
     def split(self, values: FloatArray) -> list[FloatArray]:
         """Values by column, cut into one array for each part."""
-        return np.split(values, self.starts[1:-1], axis=-1)
+        return [values[..., start:end] for start, end in pairwise(self.starts.tolist())]
 
     def _push(self, theta: FloatArray) -> FloatArray:
-        return self._side_by_side([part._push(theta) for part in self.parts])
+        return self._side_by_side(part._push(theta) for part in self.parts)
 
     def _push_noise(self, theta: FloatArray) -> FloatArray:
         shapes = [(*theta.shape[:-1], part.shape[1]) for part in self.parts]
         noises = [part._push_noise(theta) for part in self.parts]
-        return self._side_by_side([*map(np.broadcast_to, noises, shapes)])
+        return self._side_by_side(map(self._at.xp.broadcast_to, noises, shapes))
 
     def _pull(self, values: FloatArray) -> FloatArray:
         own = zip(self.parts, self.split(values), strict=True)
@@ -247,54 +252,20 @@ class StackedOperator(Operator):
         own = zip(self.parts, self.split(values), strict=True)
         return self._summed(part._pull_noise(part_values) for part, part_values in own)
 
-    def _products_on(self, backend: Backend) -> ProductsOn:
-        xp, parts = backend.xp, [part.products_on(backend) for part in self.parts]
-        scales, ends = self.scales.tolist(), self.starts.tolist()
-
-        def side_by_side(laws: Iterable[Any]) -> Any:
-            return xp.concat(
-                [scale * law for scale, law in zip(scales, laws, strict=True)], axis=-1
-            )
-
-        def wide(theta: Any) -> Any:
-            none = xp.zeros_like(theta[..., :1])
-            noises = [none if part.push_noise is None else part.push_noise(theta) for part in parts]
-            return side_by_side(
-                xp.broadcast_to(noise, (*theta.shape[:-1], own.shape[1]))
-                for noise, own in zip(noises, self.parts, strict=True)
-            )
-
-        def summed(values: Any, products: list[Callable[[Array], Array] | None]) -> Any:
-            total: Any = 0.0
-            for number, product in enumerate(products):
-                if product is not None:
-                    own = values[..., ends[number] : ends[number + 1]]
-                    total = total + scales[number] * product(own)
-            return total
-
-        exact = all(part.push_noise is None for part in parts)
-        return ProductsOn(
-            backend,
-            lambda theta: side_by_side(part.push(theta) for part in parts),
-            lambda values: summed(values, [part.pull for part in parts]),
-            None if exact else wide,
-            None if exact else lambda values: summed(values, [part.pull_noise for part in parts]),
-        )
-
     def _scaled(self, parts: Iterable[FloatArray]) -> Iterable[FloatArray]:
         if (self.scales == 1).all():  # as in every loop of an estimator: spare it the copies
             return parts
-        return (scale * part for scale, part in zip(self.scales, parts, strict=True))
+        return (scale * part for scale, part in zip(self.scales.tolist(), parts, strict=True))
 
-    def _side_by_side(self, laws: list[FloatArray]) -> FloatArray:
-        return np.concatenate([*self._scaled(laws)], axis=-1)
+    def _side_by_side(self, laws: Iterable[FloatArray]) -> FloatArray:
+        return self._at.joined([*self._scaled(laws)])
 
-    def _summed(self, parts: Iterable[FloatArray]) -> FloatArray:
+    def _summed(self, parts: Iterable[FloatArray]) -> Array:
         """One after another, so that not all of them are held at once."""
-        return np.asarray(sum(self._scaled(parts)))
+        return sum(self._scaled(parts))
 
     def _row(self, row: int) -> FloatArray:
-        return self._side_by_side([part._row(row) for part in self.parts])
+        return self._side_by_side(part._row(row) for part in self.parts)
 
     def _column(self, column: int) -> FloatArray:
         return self.columns(np.array([column]))[:, 0]
@@ -309,14 +280,104 @@ class StackedOperator(Operator):
         return result
 
 
+class MovedOperator(Operator):
+    """An operator whose products are made on another device: what goes in and comes out lies there.
+
+    Entries and columns are those of the host. ``exact`` where no FFT is behind the products; else these are
+    off by ``fft_noise`` as on the host, or by what ``noises`` say for a push and a pull.
+    """
+
+    def __init__(
+        self,
+        home: Operator,
+        backend: Backend,
+        push: Product,
+        pull: Product,
+        *,
+        exact: bool = False,
+        noises: tuple[Product, Product] | None = None,
+    ) -> None:
+        self.home, self.exact, self.fft_noise = home, exact, home.fft_noise
+        self._at = self.backend = backend
+        self._products, self._noises = (push, pull), noises
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self.home.shape
+
+    def _push(self, theta: Array) -> Array:
+        return self._products[0](theta)
+
+    def _pull(self, values: Array) -> Array:
+        return self._products[1](values)
+
+    def _push_noise(self, theta: Array) -> Array:
+        return self._noises[0](theta) if self._noises else super()._push_noise(theta)
+
+    def _pull_noise(self, values: Array) -> Array:
+        return self._noises[1](values) if self._noises else super()._pull_noise(values)
+
+    def push(self, theta: Array) -> Array:
+        given = self._checked("theta", theta, self.shape[0])
+        return self._refined(given, self._push(given), self._push_noise, self.home.push)
+
+    def pull(self, values: Array) -> Array:
+        given = self._checked("values", values, self.shape[1])
+        return self._refined(given, self._pull(given), self._pull_noise, self.home.pull)
+
+    def _checked(self, name: str, given: Array, size: int) -> Array:
+        xp, own = self._at.xp, self._at.own(given)
+        if own.ndim == 0 or own.shape[-1] != size:
+            raise InvalidInput(
+                f"{name} (shape {tuple(own.shape)}) must have {size} entries, one per cell"
+            )
+        if not bool(xp.all(xp.isfinite(own))):
+            raise InvalidInput(f"{name} must hold finite numbers only")
+        return own
+
+    def _refined(self, given: Array, result: Array, noise: Product, at_home: Product) -> Array:
+        """The product; where values are small, that of the host, which sums them exactly."""
+        if not self.exact and bool(self._at.xp.any(result < noise(given) / RelativeError)):
+            return self._at.put(at_home(self._at.host(given)))
+        return result
+
+    def _row(self, row: int) -> FloatArray:
+        return self.home._row(row)
+
+    def _column(self, column: int) -> FloatArray:
+        return self.home._column(column)
+
+    def columns(self, chosen: IntArray) -> FloatArray:
+        return self.home.columns(chosen)
+
+    def matrix(self) -> FloatArray:
+        return self.home.matrix()
+
+
+def _moved(part: Any, backend: Backend) -> Any:
+    """What products are made of, on another device."""
+    if isinstance(part, tuple):
+        return tuple(_moved(each, backend) for each in part)
+    if isinstance(part, Operator | Selection):
+        return part.on(backend)
+    return part if part is None else backend.put(part)
+
+
+def _exact(parts: Any) -> bool:
+    """Whether no operator among them makes its products by FFT."""
+    if isinstance(parts, dict | tuple):
+        return all(map(_exact, parts.values() if isinstance(parts, dict) else parts))
+    return not isinstance(parts, Operator) or parts.exact
+
+
 # --- Small values made exact again: after one product, and throughout a loop of products
 
 
-def noise_of(vectors: FloatArray, fft_noise: float) -> FloatArray:
+def noise_of(vectors: Array, fft_noise: float, at: Backend = HOST) -> Array:
     """(…, 1): what products of vectors (…, n) may be off by, absolute."""
     if not fft_noise:
-        return np.zeros((*vectors.shape[:-1], 1))
-    return fft_noise * np.sqrt(np.square(vectors).sum(axis=-1, keepdims=True))
+        return at.xp.zeros_like(vectors[..., :1])
+    return fft_noise * at.xp.sqrt(at.xp.sum(vectors * vectors, axis=-1, keepdims=True))
 
 
 def _several(line: Callable[[int], FloatArray]) -> Callable[[IntArray], FloatArray]:
@@ -358,97 +419,3 @@ def refined(
     elif otherwise is not None:
         values[values < 10 * floors] = otherwise
     return np.where(sound, np.maximum(values, 0.0), values).reshape(result.shape)
-
-
-LOOP_NOISE = 1e-9
-"""A law this far below the largest may be rounding noise of an FFT; its column is then taken exactly."""
-TINY = 1e-300
-EXACT_ENTRIES = 1 << 25
-"""So many numbers of exact columns are held at once."""
-_SMALL_ROWS, _SMALL_COLUMNS = 512, 256
-"""Up to so many rows, or columns of a part, a product with a matrix beats any structure.
-
-More rows than that are places in cells, with as many FFTs as a cell has places: both ways grow with
-them alike, and the columns say which is faster."""
-
-
-class SeenColumns:
-    """Some columns of an operator for a loop of products: the observations that were seen.
-
-    Cost: one product of the operator each; a small one is turned into a matrix first. Columns whose
-    law lies at the noise of the products are fetched once and summed exactly from then on.
-    """
-
-    xp: Any = np
-    """The library of the arrays that go in and come out."""
-
-    def __init__(self, operator: Operator, seen: IntArray) -> None:
-        rows, columns = operator.shape
-        self.observations = seen
-        """Which columns these are."""
-        parts = len(operator.parts) if isinstance(operator, StackedOperator) else 1
-        small = rows <= _SMALL_ROWS or columns <= _SMALL_COLUMNS * parts
-        if (operator.exact or small) and rows * seen.size <= EXACT_ENTRIES:
-            everything = np.array_equal(seen, np.arange(columns))
-            dense = isinstance(operator, DenseOperator) and everything
-            operator = operator if dense else DenseOperator(operator.columns(seen))
-            seen = np.arange(seen.size)
-        self.operator = operator
-        self.seen = seen
-        self._all = seen.size == operator.shape[1]
-        self._exact: IntArray = np.zeros(0, dtype=np.int64)
-        self._columns: FloatArray = np.zeros((rows, 0))
-
-    def own(self, array: FloatArray) -> FloatArray:
-        """An array of the host where the products are made."""
-        return array
-
-    def host(self, array: FloatArray) -> FloatArray:
-        """The other way round."""
-        return array
-
-    def push(self, theta: FloatArray) -> FloatArray:
-        """(θL)_i > 0 for the columns seen: (…, rows) → (…, seen)."""
-        law = self.operator._push(theta)
-        if not self._all:
-            law = law.take(self.seen, axis=-1)
-        if not self.operator.exact:
-            floor = LOOP_NOISE * law.max(axis=-1, keepdims=True)
-            if (law < floor).any():
-                law = self._refined(theta, law, floor)
-        return np.maximum(law, TINY)
-
-    def pull(self, values: FloatArray) -> FloatArray:
-        """Σ_i L[x, i]·v_i over the columns seen, never negative for v ≥ 0: (…, seen) → (…, rows)."""
-        apart = values[..., self._exact] if self._exact.size else None
-        if apart is not None:
-            values = values.copy()
-            values[..., self._exact] = 0.0
-        if not self._all:
-            spread = np.zeros((*values.shape[:-1], self.operator.shape[1]))
-            spread.T[self.seen] = values.T
-            values = spread
-        result = self.operator._pull(values)
-        if apart is not None:
-            result = result + apart @ self._columns.T
-        # sums of what is not negative are not; an FFT may be off by a little
-        return result if self.operator.exact else np.maximum(result, 0.0)
-
-    def matrix(self) -> FloatArray:
-        """(rows, seen), as an array."""
-        whole = self._all and isinstance(self.operator, DenseOperator)
-        return self.operator.matrix() if whole else self.operator.columns(self.seen)
-
-    def _refined(self, theta: FloatArray, law: FloatArray, floor: FloatArray) -> FloatArray:
-        """The law with exact sums where the fast product may be noise."""
-        low = np.flatnonzero((law < floor).reshape(-1, law.shape[-1]).any(axis=0))
-        new = np.setdiff1d(low, self._exact)
-        if (self._exact.size + new.size) * len(self._columns) > EXACT_ENTRIES:
-            return np.maximum(law, LOOP_NOISE * floor)
-        if new.size:
-            fetched = self.operator.columns(self.seen[new])
-            self._columns = np.concatenate((self._columns, fetched), axis=1)
-            self._exact = np.concatenate((self._exact, new))
-        law = law.copy()
-        law[..., self._exact] = theta @ self._columns
-        return law

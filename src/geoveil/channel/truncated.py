@@ -22,10 +22,10 @@ from scipy import fft
 from scipy.special import entr
 
 from geoveil.arrays import FloatArray, IntArray
-from geoveil.channel.backend import Array, Backend, ProductsOn, scattered
+from geoveil.channel.backend import Array, Backend, Selection
 from geoveil.channel.channel import Channel
 from geoveil.channel.kernel import FFT_NOISE, LatticeKernel, fft_workers, lattice_distances_km
-from geoveil.channel.operator import Operator
+from geoveil.channel.operator import MovedOperator, Operator
 from geoveil.space.grid import Grid
 
 _FADED = 1e-17
@@ -171,9 +171,9 @@ class TruncatedOperator(Operator):
                 out[self._corners] += corner[..., None, None] * self._corner[::flip, ::over]
         return out.reshape(values.shape)
 
-    def _products_on(self, backend: Backend) -> ProductsOn:
+    def _on(self, backend: Backend) -> MovedOperator:
         elsewhere = _Elsewhere(self, backend)
-        return ProductsOn.by_fft(backend, elsewhere.push, elsewhere.pull, self.fft_noise)
+        return MovedOperator(self, backend, elsewhere.push, elsewhere.pull)
 
     def _row(self, row: int) -> FloatArray:
         """From the tables alone: exact."""
@@ -215,12 +215,10 @@ class _Elsewhere:
         rows, columns = self.box = operator.box
         self.across, self.down = bool(operator._across), bool(operator._down)
         self.backend, self.xp = backend, backend.xp
-        self.kernel = operator._kernel.products_on(backend)
+        self.kernel = operator._kernel.on(backend)
         self.high, self.wide = operator._high, operator._wide
-        self.near_columns = backend.put_places(operator._near_columns)
-        self.near_rows = backend.put_places(operator._near_rows)
-        self.to_columns = scattered(backend, operator._near_columns, columns)
-        self.to_rows = scattered(backend, operator._near_rows, rows)
+        self.near_columns = Selection(operator._near_columns, columns).on(backend)
+        self.near_rows = Selection(operator._near_rows, rows).on(backend)
         # one for either edge, and for either end of it
         self.sides = [backend.put(operator._sides[:, ::flip]) for flip in (1, -1)]
         self.ends = [backend.put(operator._ends[::flip]) for flip in (1, -1)]
@@ -235,9 +233,9 @@ class _Elsewhere:
     def push(self, theta: Array) -> Array:
         xp, (rows, columns) = self.xp, self.box
         given = xp.reshape(theta, (*theta.shape[:-1], rows, columns))
-        out = xp.reshape(self.kernel.push(theta), given.shape)
+        out = xp.reshape(self.kernel._push(theta), given.shape)
         if self.across:
-            strips = xp.take(given, self.near_columns, axis=-1)
+            strips = self.near_columns.take(given)
             spectrum = xp.fft.rfft(strips, n=self.high, axis=-2)
             west, east = (
                 xp.fft.irfft(xp.sum(spectrum * side, axis=-1), n=self.high, axis=-1)[..., :rows]
@@ -245,14 +243,14 @@ class _Elsewhere:
             )
             out = xp.concat((west[..., None], out[..., 1:-1], east[..., None]), axis=-1)
         if self.down:
-            strips = xp.take(given, self.near_rows, axis=-2)
+            strips = xp.take(given, self.near_rows.places, axis=-2)
             spectrum = xp.fft.rfft(strips, n=self.wide, axis=-1)
             south, north = (
                 xp.fft.irfft(xp.sum(spectrum * end, axis=-2), n=self.wide, axis=-1)[..., :columns]
                 for end in self.ends
             )
             if self.across:
-                near = xp.take(strips, self.near_columns, axis=-1)
+                near = self.near_columns.take(strips)
                 (southwest, southeast), (northwest, northeast) = (
                     [xp.sum(near * table, axis=(-2, -1))[..., None] for table in tables]
                     for tables in self.corners
@@ -266,7 +264,7 @@ class _Elsewhere:
         xp, (rows, columns) = self.xp, self.box
         given = xp.reshape(values, (*values.shape[:-1], rows, columns))
         inside = xp.reshape(given * self.inside, values.shape)
-        out = xp.reshape(self.kernel.pull(inside), given.shape)
+        out = xp.reshape(self.kernel._pull(inside), given.shape)
         if self.across:
             edges = (given[..., 0] * self.inner_rows, given[..., -1] * self.inner_rows)
             along = sum(
@@ -274,7 +272,7 @@ class _Elsewhere:
                 for edge, side in zip(edges, self.sides, strict=True)
             )
             strips = xp.fft.irfft(along, n=self.high, axis=-2)[..., :rows, :]
-            out = out + self.to_columns(strips)
+            out = out + self.near_columns.put(strips)
         if self.down:
             edges = (given[..., 0, :] * self.inner_columns, given[..., -1, :] * self.inner_columns)
             along = sum(
@@ -283,8 +281,8 @@ class _Elsewhere:
             )
             strips = xp.fft.irfft(along, n=self.wide, axis=-1)[..., :columns]
             if self.across:
-                strips = strips + self.to_columns(self._from_corners(given))
-            out = out + xp.matrix_transpose(self.to_rows(xp.matrix_transpose(strips)))
+                strips = strips + self.near_columns.put(self._from_corners(given))
+            out = out + xp.matrix_transpose(self.near_rows.put(xp.matrix_transpose(strips)))
         return xp.reshape(out, values.shape)
 
     def _from_corners(self, given: Array) -> Array:

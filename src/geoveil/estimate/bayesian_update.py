@@ -12,7 +12,6 @@ import numpy as np
 from geoveil.arrays import ArrayLike, FloatArray, able, instance, one_blas_thread, told, uniform
 from geoveil.channel.backend import backend_named, backend_of, host_array
 from geoveil.channel.channel import Tally
-from geoveil.channel.moved import MovedOperator
 from geoveil.channel.operator import Operator
 from geoveil.errors import InvalidInput, number_of
 from geoveil.estimate import bars, fitted, stopping
@@ -244,7 +243,7 @@ class IterativeBayesianUpdate:
     def moved(self, operator: Operator) -> Operator:
         """The operator where the ascent runs."""
         backend = backend_of(self.start) if self.device is None else backend_named(self.device)
-        return operator if backend is None else MovedOperator(operator, backend)
+        return operator if backend is None else operator.on(backend)
 
     def _unknowns(self, observations: fitted.Observations) -> _Unknowns:
         """The cells; or the places in them, unless held-out reports are predicted better by the cells.

@@ -14,7 +14,8 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from geoveil.arrays import ArrayLike, FloatArray, IntArray, able, count, finite, positive, told
-from geoveil.channel.operator import Operator
+from geoveil.channel.operator import MovedOperator, Operator
+from geoveil.channel.seen import observed
 from geoveil.errors import InvalidInput, number_of
 from geoveil.estimate.objective import (
     Objective,
@@ -283,7 +284,7 @@ class CrossValidated:
         if not usable.any():
             return Found(Steps(1, "because one report cannot be cross-validated"), 0.0)
         held_out = held_out if usable.all() else held_out[usable]
-        apart = counts.size >= _LARGE_SIZE and operator.observed(given).xp is np
+        apart = counts.size >= _LARGE_SIZE and not isinstance(operator, MovedOperator)
         scores = (_apart if apart else _together)(operator, counts, held_out, start)
         search, ended = self.best(scores, used / self.folds, progress)
         chosen = min(self.maximum, round(search.best * self.folds / (self.folds - 1)))
@@ -363,7 +364,7 @@ def _apart(
     operator: Operator, counts: IntArray, held_out: IntArray, start: FloatArray
 ) -> Iterator[Scored]:
     """The same, one complement after another: only its distribution is kept of each."""
-    columns = operator.observed(counts.astype(np.float64))
+    columns = observed(operator, counts.astype(np.float64))
     seen = columns.observations
     thetas = np.tile(start, (len(held_out), 1))
     for step in itertools.count():

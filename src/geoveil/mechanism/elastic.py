@@ -11,12 +11,12 @@ import numpy as np
 from scipy.special import logsumexp
 
 from geoveil.arrays import ArrayLike, FloatArray, IntArray, frozen, positive, uniform, vector
-from geoveil.channel.backend import Array, Backend, ProductsOn, scattered
+from geoveil.channel.backend import Backend, Selection
 from geoveil.channel.certificate import check_claim
 from geoveil.channel.channel import PrivacyLoss
 from geoveil.channel.guarantee import GeoIndistinguishability
 from geoveil.channel.kernel import Kernel, kernel_on, steepness
-from geoveil.channel.operator import RelativeError
+from geoveil.channel.operator import MovedOperator, RelativeError
 from geoveil.errors import InvalidInput, TooLarge
 from geoveil.mechanism.mechanism import Mechanism, Promise
 from geoveil.mechanism.noise import lattice_steps
@@ -163,67 +163,48 @@ class Elastic(Mechanism):
     def _remote_rows(self) -> FloatArray:
         return np.array([self._row(int(x)) for x in self._remote]).reshape(-1, self.space.size)
 
-    def _remote_blocks(self) -> Iterator[tuple[IntArray, FloatArray]]:
+    @cached_property
+    def _far(self) -> Selection:
+        return Selection(self._remote, self.space.size)
+
+    def _remote_blocks(self) -> Iterator[tuple[Selection, FloatArray]]:
         """Remote cells and their rows: all at once where they fit, else cell by cell."""
         if self._remote.size * self.space.size <= _CACHED_TERMS:
-            yield self._remote, self._remote_rows
+            yield self._far, self._remote_rows
             return
         for cell in self._remote:
-            yield np.array([cell]), self._row(int(cell))[None]
+            yield Selection(np.array([cell]), self.space.size), self._row(int(cell))[None]
 
     # -- products ------------------------------------------------------------------------------
 
+    _made_of = ("_kernel", "_inverse", "weights", "_far", "_remote_rows")
+
     def _push(self, theta: FloatArray) -> FloatArray:
-        result = self._kernel.apply(theta * self._inverse) * self.weights
-        for cells, rows in self._remote_blocks():
-            result += theta[..., cells] @ rows
+        result = self._kernel._push(theta * self._inverse) * self.weights
+        for far, rows in self._remote_blocks():
+            result += far.take(theta) @ rows
         return result
 
     def _push_noise(self, theta: FloatArray) -> FloatArray:
         return self._kernel._push_noise(theta * self._inverse) * self.weights
 
     def _pull(self, values: FloatArray) -> FloatArray:
-        result = self._kernel.apply(values * self.weights) * self._inverse
-        for cells, rows in self._remote_blocks():
-            result[..., cells] = values @ rows.T
+        result = self._kernel._pull(values * self.weights) * self._inverse
+        if self._remote.size:  # where the inverse is zero
+            remote = [values @ rows.T for _, rows in self._remote_blocks()]
+            result += self._far.put(self._at.joined(remote))
         return result
 
     def _pull_noise(self, values: FloatArray) -> FloatArray:
         return self._kernel._pull_noise(values * self.weights) * self._inverse
 
-    def _products_on(self, backend: Backend) -> ProductsOn:
+    def _on(self, backend: Backend) -> MovedOperator:
         if self._remote.size * self.space.size > _CACHED_TERMS:
             raise TooLarge(
                 f"weights that vanish around {self._remote.size} cells must cover a smaller grid to be "
                 "multiplied on another device; use arrays of NumPy"
             )
-        kernel, xp = self._kernel.products_on(backend), backend.xp
-        inverse, weights = backend.put(self._inverse), backend.put(self.weights)
-        rows, cells = backend.put(self._remote_rows), backend.put_places(self._remote)
-        spread = scattered(backend, self._remote, self.space.size)
-
-        def push(theta: Array) -> Array:
-            result = kernel.push(theta * inverse) * weights
-            if self._remote.size:
-                result = result + xp.take(theta, cells, axis=-1) @ rows
-            return result
-
-        def pull(values: Array) -> Array:
-            result = kernel.pull(values * weights) * inverse
-            if self._remote.size:  # where the inverse is zero
-                result = result + spread(values @ xp.matrix_transpose(rows))
-            return result
-
-        noise = kernel.push_noise
-        if noise is None:
-            return ProductsOn(backend, push, pull)
-        return ProductsOn(
-            backend,
-            push,
-            pull,
-            lambda theta: noise(theta * inverse) * weights,
-            lambda values: noise(values * weights) * inverse,
-        )
+        return super()._on(backend)
 
     def _row(self, row: int) -> FloatArray:
         exponent = self._log_weights - self.beta_per_km * self.space.distances_from_km(row)
@@ -234,8 +215,8 @@ class Elastic(Mechanism):
         matrix = self._kernel.rows(np.arange(self.space.size))
         matrix *= self._inverse[:, None]
         matrix *= self.weights
-        for cells, rows in self._remote_blocks():
-            matrix[cells] = rows
+        for far, rows in self._remote_blocks():
+            matrix[far.places] = rows
         return matrix
 
     def _column(self, column: int) -> FloatArray:

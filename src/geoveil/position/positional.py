@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from geoveil.arrays import FloatArray, IntArray, count, positive, without_gaps
-from geoveil.channel.backend import Array, Backend, ProductsOn
+from geoveil.channel.backend import Array
 from geoveil.channel.channel import PrivacyLoss
 from geoveil.channel.guarantee import BetweenPositions, Guarantee
 from geoveil.errors import InvalidInput, Unsupported
@@ -236,46 +236,27 @@ class PositionalElastic(Mechanism):
         assert isinstance(spread, SpreadKernel)
         return PlacesInCells(spread, self.weights.astype(np.float64), self.alike)
 
+    _made_of = ("_spread", "_shares", "weights")
+
     def _push(self, theta: FloatArray) -> FloatArray:
-        spread = (theta[..., None, :] * self._shares).reshape(*theta.shape[:-1], -1)
-        return self._spread._pull(spread) * self.weights
+        return self._spread._pull(self._by_place(theta)) * self.weights
 
     def _push_noise(self, theta: FloatArray) -> FloatArray:
-        spread = (theta[..., None, :] * self._shares).reshape(*theta.shape[:-1], -1)
-        return self._spread._pull_noise(spread) * self.weights
+        return self._spread._pull_noise(self._by_place(theta)) * self.weights
+
+    def _by_place(self, theta: FloatArray) -> Array:
+        """(…, cells) → (…, layers · cells)."""
+        shape = *theta.shape[:-1], math.prod(self._shares.shape)
+        return self._at.xp.reshape(theta[..., None, :] * self._shares, shape)
 
     def _pull(self, values: FloatArray) -> FloatArray:
-        laws = self._spread._push(values * self.weights)
-        return (laws.reshape(*values.shape[:-1], *self._shares.shape) * self._shares).sum(axis=-2)
+        xp, shape = self._at.xp, (*values.shape[:-1], *self._shares.shape)
+        laws = xp.reshape(self._spread._push(values * self.weights), shape)
+        return xp.sum(laws * self._shares, axis=-2)
 
     def _pull_noise(self, values: FloatArray) -> FloatArray:
-        return self._spread._push_noise(values * self.weights) * self._shares.sum(axis=0)
-
-    def _products_on(self, backend: Backend) -> ProductsOn:
-        kernel, xp = self._spread.products_on(backend), backend.xp
-        shares, weights = backend.put(self._shares), backend.put(self.weights)
-        noise, width = kernel.push_noise, math.prod(self._shares.shape)
-
-        def spread(theta: Array) -> Array:
-            return xp.reshape(theta[..., None, :] * shares, (*theta.shape[:-1], width))
-
-        def pull(values: Array) -> Array:
-            laws = kernel.push(values * weights)
-            layered = xp.reshape(laws, (*values.shape[:-1], *self._shares.shape))
-            return xp.sum(layered * shares, axis=-2)
-
-        def push(theta: Array) -> Array:
-            return kernel.pull(spread(theta)) * weights
-
-        if noise is None:  # among places
-            return ProductsOn(backend, push, pull)
-        return ProductsOn(
-            backend,
-            push,
-            pull,
-            lambda theta: noise(spread(theta)) * weights,
-            lambda values: noise(values * weights) * xp.sum(shares, axis=0),
-        )
+        noise = self._spread._push_noise(values * self.weights)
+        return noise * self._at.xp.sum(self._shares, axis=0)
 
     def _row(self, row: int) -> FloatArray:
         columns = row + self._spread.cells * np.arange(len(self._spread.layers))

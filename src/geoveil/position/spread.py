@@ -11,10 +11,10 @@ import numpy.typing as npt
 from scipy import fft
 
 from geoveil.arrays import FloatArray, IntArray
-from geoveil.channel.backend import Array, Backend, ProductsOn, Torus, scattered
+from geoveil.channel.backend import Array, Backend, Selection, Torus
 from geoveil.channel.channel import Places, positions_on_a_side
 from geoveil.channel.kernel import fft_workers
-from geoveil.channel.operator import DenseOperator, Operator
+from geoveil.channel.operator import DenseOperator, MovedOperator, Operator
 from geoveil.errors import InvalidInput
 from geoveil.position.centres import Centres
 from geoveil.position.cone import RoundedCone
@@ -165,12 +165,11 @@ class SpreadKernel(Operator):
             found = found + self._apart * values.sum(axis=-1, keepdims=True)
         return found
 
-    def _products_on(self, backend: Backend) -> ProductsOn:
+    def _on(self, backend: Backend) -> MovedOperator:
         xp, lattice, torus = backend.xp, self.lattice, Torus(backend, self._shape)
         spectra = [torus.held(own) for own in self._spectra]
         turned = [xp.conj(own) for own in spectra]
-        spread = scattered(backend, lattice.places, lattice.rows * lattice.columns)
-        taken = backend.put_places(lattice.places)
+        there = Selection(lattice.places, lattice.rows * lattice.columns).on(backend)
         inner = lattice.within.rows, lattice.within.columns
         rows, columns = (slice(lattice.rim, size - lattice.rim) for size in self._sides)
         # Values begin where the inner cells do, so that the rim before them comes out at the far end.
@@ -178,25 +177,24 @@ class SpreadKernel(Operator):
             backend.put_places((np.arange(size) - lattice.rim) % padded)
             for size, padded in zip(self._sides, self._shape, strict=True)
         )
-        there, wide = None, None
+        within = None
         if not lattice.within.plain:  # cells that do not exist
-            there = backend.put_places(lattice.within.places)
-            wide = scattered(backend, lattice.within.places, inner[0] * inner[1])
+            within = Selection(lattice.within.places, inner[0] * inner[1]).on(backend)
 
         def push(theta: Array) -> Array:
             box = (*theta.shape[:-1], lattice.rows, lattice.columns)
-            spectrum = torus.transformed(xp.reshape(spread(theta), box))
+            spectrum = torus.transformed(xp.reshape(there.put(theta), box))
             laws = [torus.values(spectrum * own)[..., rows, columns] for own in spectra]
             layers = (*theta.shape[:-1], len(spectra), inner[0] * inner[1])
             stacked = xp.reshape(xp.stack(laws, axis=-3), layers)
-            if there is not None:
-                stacked = xp.take(stacked, there, axis=-1)
+            if within is not None:
+                stacked = within.take(stacked)
             found = xp.reshape(stacked, (*theta.shape[:-1], self.shape[1]))
             return found + self._apart * xp.sum(theta, axis=-1, keepdims=True)
 
         def pull(values: Array) -> Array:
             layered = xp.reshape(values, (*values.shape[:-1], len(spectra), self.cells))
-            layered = layered if wide is None else wide(layered)
+            layered = layered if within is None else within.put(layered)
             layered = xp.reshape(layered, (*values.shape[:-1], len(spectra), *inner))
             total = sum(
                 torus.transformed(layered[..., number, :, :]) * own
@@ -204,10 +202,9 @@ class SpreadKernel(Operator):
             )
             whole = xp.take(xp.take(torus.values(total), down, axis=-2), right, axis=-1)
             flat = xp.reshape(whole, (*values.shape[:-1], lattice.rows * lattice.columns))
-            found = xp.take(flat, taken, axis=-1)
-            return found + self._apart * xp.sum(values, axis=-1, keepdims=True)
+            return there.take(flat) + self._apart * xp.sum(values, axis=-1, keepdims=True)
 
-        return ProductsOn.by_fft(backend, push, pull, self.fft_noise)
+        return MovedOperator(self, backend, push, pull)
 
     def positions_km(self, layer: Layer, cells: IntArray | slice = slice(None)) -> FloatArray:
         """(cells, 2): where the positions of a layer are."""
@@ -269,10 +266,13 @@ class PlacesInCells(Places):
     Cost: that of a product of the mechanism, whose rows are means of these.
     """
 
+    _made_of = ("_spread", "_weights", "_total", "_kept")
+
     def __init__(self, spread: SpreadKernel, weights: FloatArray, alike: str | None = None) -> None:
         self._spread, self._weights, self.alike = spread, weights, alike
         kept: IntArray = np.flatnonzero(self._shares)  # at an edge, several places are moved to one
-        self._kept = None if kept.size == spread.shape[1] else kept
+        everything = kept.size == spread.shape[1]
+        self._kept = None if everything else Selection(kept, spread.shape[1])
         """Which places there are; ``None`` for all."""
         self._total = self._there(spread.push(weights))  # Z
 
@@ -298,11 +298,11 @@ class PlacesInCells(Places):
     @property
     def _numbers(self) -> IntArray:
         """(places,): of the columns of the kernel."""
-        return np.arange(self._spread.shape[1]) if self._kept is None else self._kept
+        return np.arange(self._spread.shape[1]) if self._kept is None else self._kept.places
 
     def _there(self, values: FloatArray) -> FloatArray:
         """(…, columns of the kernel) → (…, places)."""
-        return values if self._kept is None else values[..., self._kept]
+        return values if self._kept is None else self._kept.take(values)
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -310,10 +310,7 @@ class PlacesInCells(Places):
 
     def _push(self, theta: FloatArray) -> FloatArray:
         scaled = theta / self._total
-        everywhere = scaled
-        if self._kept is not None:
-            everywhere = np.zeros((*theta.shape[:-1], self._spread.shape[1]))
-            everywhere[..., self._kept] = scaled
+        everywhere = scaled if self._kept is None else self._kept.put(scaled)
         return self._spread._pull(everywhere) * self._weights
 
     def _push_noise(self, theta: FloatArray) -> FloatArray:
@@ -327,23 +324,8 @@ class PlacesInCells(Places):
     def _pull_noise(self, values: FloatArray) -> FloatArray:
         return self._spread._push_noise(values * self._weights) / self._total
 
-    def _products_on(self, backend: Backend) -> ProductsOn:
-        kernel, take = self._spread.products_on(backend), backend.xp.take
-        weights, total = backend.put(self._weights), backend.put(self._total)
-        kept = backend.put_places(self._numbers)
-        spread = scattered(backend, self._numbers, self._spread.shape[1])
-        noise = kernel.push_noise
-        assert noise is not None
-        return ProductsOn(
-            backend,
-            lambda theta: kernel.pull(spread(theta / total)) * weights,
-            lambda values: take(kernel.push(values * weights), kept, axis=-1) / total,
-            lambda theta: noise(theta / total) * weights,
-            lambda values: noise(values * weights) / total,
-        )
-
     def _row(self, row: int) -> FloatArray:
-        column = row if self._kept is None else int(self._kept[row])
+        column = row if self._kept is None else int(self._kept.places[row])
         return self._spread._column(column) * self._weights / self._total[row]
 
     def _column(self, column: int) -> FloatArray:
