@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -72,6 +73,18 @@ def test_a_calculation_that_fails_says_where_and_the_next_is_answered() -> None:
     calculator.end()
     with pytest.raises(Overloaded):
         calculator.answer(60.0, _fine)
+
+
+def _warning(send: Callable[[Any], None]) -> str:
+    warnings.warn("a division by zero", RuntimeWarning, stacklevel=1)
+    return "fine"
+
+
+def test_a_calculation_warns_nobody_in_the_log(capfd: pytest.CaptureFixture[str]) -> None:
+    calculator = Calculator()
+    assert calculator.answer(60.0, _warning) == "fine"
+    calculator.end()
+    assert capfd.readouterr().err == ""
 
 
 # --- Rounds and noisy counts

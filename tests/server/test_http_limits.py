@@ -7,7 +7,9 @@ import json
 import logging
 import socket
 import time
+import warnings
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -311,12 +313,32 @@ def test_strangers_write_no_lines_into_the_log(impatient: Live) -> None:
     assert [line for line in after if line["event"] not in ("requests", "refused")] == before
 
 
-def test_libraries_do_not_write_into_the_log() -> None:
-    written, logger = io.StringIO(), logging.getLogger("uvicorn.error")
-    kept = logger.handlers, logger.propagate, logger.level
+@contextmanager
+def captured() -> Iterator[io.StringIO]:
+    """What is logged while the words of libraries are kept out of the log."""
+    written, root = io.StringIO(), logging.getLogger()
+    kept = root.handlers, root.level
     capture_libraries(Log(stream=written))
-    logger.warning("198.51.100.7 sent %s", "nonsense")
-    logger.handlers, logger.propagate, logger.level = kept
+    try:
+        yield written
+    finally:
+        root.handlers, root.level = kept
+        logging.captureWarnings(False)
+
+
+@pytest.mark.parametrize("library", ["uvicorn.error", "psycopg.pool", "of-tomorrow"])
+def test_libraries_do_not_write_into_the_log(library: str) -> None:
+    with captured() as written:
+        for _ in range(3):  # what is said again is told once a minute
+            logging.getLogger(library).warning("198.51.100.7 sent %s", "nonsense")
     (line,) = map(json.loads, written.getvalue().splitlines())
-    assert line["event"] == "library"
+    assert (line["event"], line["library"]) == ("library", library)
     assert not any(word in written.getvalue() for word in ("198.51", "nonsense"))
+
+
+def test_warnings_of_libraries_are_lines_of_the_log() -> None:
+    with captured() as written, warnings.catch_warnings():
+        warnings.simplefilter("always")
+        warnings.warn("198.51.100.7 divided by zero", RuntimeWarning, stacklevel=1)
+    (line,) = map(json.loads, written.getvalue().splitlines())
+    assert (line["event"], line["library"]) == ("library", "py.warnings")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import time
@@ -110,6 +111,34 @@ def test_a_database_that_stops_is_said_and_heals(tmp_path: Path, postgres: Clust
                 time.sleep(0.1)
         server.stop()
         assert stored(server.database, campaign) == Counter({1: 2})
+
+
+@pytest.mark.skipif(
+    not Path("/proc/self").exists(), reason="looks at processes as Linux shows them"
+)
+def test_every_line_of_the_log_is_json_while_the_database_is_gone(
+    tmp_path: Path, postgres: Cluster
+) -> None:
+    with Live(tmp_path, postgres.database(), processes=2) as server:
+        assert server.process is not None
+
+        def wait_for(event: str, times: int = 1) -> None:
+            until_s = time.monotonic() + HANG_S
+            while server.log.read_text().count(f'"{event}"') < times:
+                assert time.monotonic() < until_s, server.log.read_text()
+                time.sleep(0.1)
+
+        postgres.stop("immediate")
+        try:
+            os.kill(children(server.process.pid)[0], signal.SIGKILL)
+            wait_for("process-failed")
+            wait_for("psycopg.pool")
+        finally:
+            postgres.start()
+        wait_for("started", 3)
+        lines = [json.loads(line) for line in server.log.read_text().splitlines()]
+        failed = next(line for line in lines if line["event"] == "process-failed")
+        assert (failed["level"], failed["error"]) == ("error", "StoreFailed")
 
 
 @pytest.mark.skipif(

@@ -119,6 +119,11 @@ def test_what_only_resembles_them_is_refused(name: str) -> None:
         load(environment={name: "tcp://10.0.0.1:8000"})
 
 
+def test_a_slash_behind_the_address_is_not_shown_twice() -> None:
+    settings = Settings(base_url="https://city.example/maps/")
+    assert run._started(settings, MemoryStore(), None).url == "https://city.example/maps"
+
+
 def test_a_secret_is_never_shown() -> None:
     made = load(environment={"GEOVEIL_OPERATOR_TOKEN": SECRET})
     assert made.operator_token == SECRET

@@ -8,6 +8,7 @@ import multiprocessing
 import os
 import signal
 import time
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from multiprocessing.connection import Connection, wait
@@ -117,6 +118,7 @@ def _serve(pipe: Connection) -> None:
         signal.signal(number, signal.SIG_IGN)  # sent to all processes: the server says when to stop
     with suppress(AttributeError, OSError):
         os.nice(_NICE)
+    warnings.simplefilter("ignore")  # they would stand between the lines of the log
     while True:
         try:
             call, given = pipe.recv()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import bisect
 import json
 import logging
+import math
 import sys
 import time
 import traceback
@@ -20,6 +21,8 @@ from geoveil import __version__
 
 _LEVELS = {"debug": 10, "info": 20, "warning": 30, "error": 40}
 _FRAMES = 8
+_AGAIN_S = 60.0
+"""After so long what a library says again is told again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,26 +105,31 @@ class Log:
 class Bridge(logging.Handler):
     """What libraries log, as events with the library's name and level; their words are left out.
 
-    The words of a library may hold addresses or what was sent.
+    The words of a library may hold addresses or what was sent. What one says again and again, such as
+    the pool of connections while PostgreSQL is away, is told once a minute.
     """
 
-    def __init__(self, log: Log) -> None:
+    def __init__(self, log: Log, *, clock: Callable[[], float] = time.monotonic) -> None:
         super().__init__(logging.WARNING)
         self._log = log
+        self._clock = clock
+        self._told_s: dict[tuple[str, str, str], float] = {}
 
     def emit(self, record: logging.LogRecord) -> None:
         level = "error" if record.levelno >= logging.ERROR else "warning"
         place = f"{Path(record.pathname).name}:{record.lineno}"
-        self._log.event("library", level=level, library=record.name, where=place)
+        said, now_s = (level, record.name, place), self._clock()
+        if now_s - self._told_s.get(said, -math.inf) >= _AGAIN_S:
+            self._told_s[said] = now_s
+            self._log.event("library", level=level, library=record.name, where=place)
 
 
 def capture_libraries(log: Log) -> None:
-    """Send what uvicorn and asyncio log through :class:`Bridge`, and nowhere else."""
-    for name in ("uvicorn", "uvicorn.error", "asyncio"):
-        logger = logging.getLogger(name)
-        logger.handlers = [Bridge(log)]
-        logger.propagate = False
-        logger.setLevel(logging.WARNING)
+    """Send what libraries log, and their warnings, through :class:`Bridge`, and nowhere else."""
+    logging.captureWarnings(True)
+    root = logging.getLogger()
+    root.handlers = [Bridge(log)]
+    root.setLevel(logging.WARNING)
     logging.getLogger("uvicorn.access").disabled = True
 
 

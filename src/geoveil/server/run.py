@@ -7,6 +7,7 @@ import multiprocessing
 import os
 import signal
 import socket
+import sys
 import threading
 from collections.abc import Callable
 from contextlib import closing, suppress
@@ -97,7 +98,11 @@ def _live(settings: Settings, listening: Event) -> None:
             os.kill(os.getpid(), signal.SIGTERM)
 
     threading.Thread(target=end_with_parent, daemon=True).start()
-    _serve_one(settings, bind(settings), lambda _: listening.set())
+    try:
+        _serve_one(settings, bind(settings), lambda _: listening.set())
+    except Exception as error:  # in the log as any other, not in many lines
+        Log(settings.log_level).fault("process-failed", error)
+        sys.exit(1)
 
 
 # --- Running the service: from settings to a listening process, and back down without losing a report
@@ -161,7 +166,8 @@ def _started(settings: Settings, store: Store, token: str | None) -> Started:
     address = urlsplit(settings.database)
     place = (address.netloc.rpartition("@")[2] + address.path).removeprefix("/")
     engine = f"{store.engine} at {place}" if place else store.engine
-    return Started(settings.base_url or url_of(settings), engine, token, are_built())
+    url = (settings.base_url or url_of(settings)).rstrip("/")
+    return Started(url, engine, token, are_built())
 
 
 def _serve_one(settings: Settings, listener: socket.socket, announce: Announce) -> None:
