@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import geoveil as gv
-from geoveil.channel.composed import DenseChannel
+from geoveil.channel.composed import AverageChannel, DenseChannel
 from geoveil.errors import InvalidInput, Unsupported
 from geoveil.measure import expected_loss, mean_distance_km
 from geoveil.space.grid import Grid, Line
@@ -119,3 +119,70 @@ def test_between_positions_the_distance_is_from_where_people_stand() -> None:
     alone = np.eye(grid.size)[cell]
     error = apart.std() / np.sqrt(draws)
     assert abs(gv.mean_distance_km(mechanism, alone) - apart.mean()) < 5 * error + 0.005
+
+
+CITY = gv.Grid.from_box(south=48.85, west=2.30, north=48.862, east=2.326, cell_km=0.5)
+
+
+def positional(epsilon_per_km: float, camouflage: float, space: Space = CITY) -> gv.Channel:
+    return gv.elastic(space, epsilon_per_km=epsilon_per_km, camouflage=camouflage)
+
+
+@pytest.mark.parametrize("camouflage", [0.0, 0.5])
+def test_a_report_that_is_moved_is_as_far_from_the_position_as_where_it_is_moved(
+    camouflage: float,
+) -> None:
+    mechanism = positional(4.0, camouflage)
+    where = np.minimum(np.arange(mechanism.report_count), CITY.size - 1)
+    moved, squared = gv.Remapped(mechanism, where), gv.squared_distance_km2
+    twice = gv.Remapped(moved, np.arange(CITY.size)[::-1])
+    if camouflage:
+        assert gv.mean_distance_km(moved) == gv.mean_distance_km(mechanism)
+        assert gv.expected_loss(moved, None, squared) == gv.expected_loss(mechanism, None, squared)
+    for channel, named in ((moved, where), (twice, CITY.size - 1 - where)):
+        by_hand, line = 0.0, (np.arange(40) + 0.5) / 40 - 0.5
+        for inside in np.stack(np.meshgrid(line, line), axis=-1).reshape(-1, 2):
+            law = mechanism.columns_from(inside, np.arange(mechanism.report_count))
+            apart = (CITY.centres + 0.5 * inside)[:, None] - CITY.centres[named]
+            by_hand += (law * np.hypot(apart[..., 0], apart[..., 1])).sum() / CITY.size / 1600
+        assert gv.mean_distance_km(channel) == pytest.approx(by_hand, rel=3e-3)
+
+
+def test_the_mean_distance_of_an_average_is_the_average_of_theirs() -> None:
+    parts = [positional(epsilon, 0.0) for epsilon in (1.0, 3.0)]
+    assert parts[0].report_count > CITY.size  # also with reports on the rim
+    both = AverageChannel(parts, [0.25, 0.75])
+    means = [gv.mean_distance_km(part) for part in parts]
+    assert gv.mean_distance_km(both) == pytest.approx(0.25 * means[0] + 0.75 * means[1])
+
+
+@pytest.mark.parametrize("epsilon_cells", [1.0, 7.0])
+@pytest.mark.parametrize("hexagons", [False, True])
+def test_distances_of_people_all_over_their_cells_are_right_to_some_thousandths(
+    epsilon_cells: float, hexagons: bool
+) -> None:
+    """A crowd that is reported where it is: nearly all of the distance is that to the own centre."""
+    space: gv.Points | Grid = CITY
+    even = (np.arange(48) + 0.5) / 48
+    uniform = np.stack(np.meshgrid(even, even), axis=-1).reshape(-1, 2)
+    inside = uniform - 0.5
+    if hexagons:
+        pytest.importorskip("h3")
+        ring = [[2.28, 48.83], [2.34, 48.83], [2.34, 48.86], [2.28, 48.86], [2.28, 48.83]]
+        space = gv.Hexagons({"type": "Polygon", "coordinates": [ring]}, resolution=8)
+        cell = space.size // 2
+        inside = space.somewhere_km(np.full(len(uniform), cell), uniform) / space.cell_km
+    cell, crowd = space.size // 2, np.full(space.size, 0.01)
+    crowd[cell] = 1.0
+    mechanism = gv.elastic(
+        space, crowd / crowd.sum(), epsilon_per_km=epsilon_cells / space.cell_km, camouflage=1.0
+    )
+    assert isinstance(mechanism, gv.PositionalElastic)
+    points = mechanism.centres.points_km
+    places = points[cell] + inside * space.cell_km
+    rows = np.concatenate([law for _, law in mechanism._rows_from(places)])
+    apart = places[:, None] - points
+    by_hand = (rows * np.hypot(apart[..., 0], apart[..., 1])).sum(axis=1).mean()
+    assert gv.mean_distance_km(mechanism, np.eye(space.size)[cell]) == pytest.approx(
+        by_hand, rel=5e-3
+    )

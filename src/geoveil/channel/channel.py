@@ -193,8 +193,15 @@ class Channel(Promising, Shown, Operator):
     def mean_of_distance(self, function: Callable[[FloatArray], FloatArray]) -> FloatArray:
         """Σ_y C[x, y]·f(d(x, y)) for every cell x, where reports are cells; f takes kilometres."""
         self._check_reports_are_cells()
+        return self.mean_of_distance_to(np.arange(self.space.size), function)
+
+    def mean_of_distance_to(
+        self, cells: IntArray, function: Callable[[FloatArray], FloatArray]
+    ) -> FloatArray:
+        """The same where every report y stands for the cell ``cells[y]``."""
         means = (
-            self._row(x) @ function(self.space.distances_from_km(x)) for x in range(self.space.size)
+            self._row(x) @ function(self.space.distances_from_km(x)[cells])
+            for x in range(self.space.size)
         )
         return np.fromiter(means, np.float64, self.space.size)
 

@@ -214,6 +214,14 @@ class AverageChannel(ByParts, ManyChannels):
     def _sample_from(self, cells: IntArray, inside: FloatArray, randomness: Randomness) -> IntArray:
         return self._drawn(self.weights, cells, inside, randomness)[1]
 
+    def mean_of_distance(self, function: Callable[[FloatArray], FloatArray]) -> FloatArray:
+        return self._mean(channel.mean_of_distance(function) for channel in self.channels)
+
+    def mean_of_distance_to(
+        self, cells: IntArray, function: Callable[[FloatArray], FloatArray]
+    ) -> FloatArray:
+        return self._mean(channel.mean_of_distance_to(cells, function) for channel in self.channels)
+
     def _mean(self, parts: Iterable[FloatArray]) -> FloatArray:
         return np.asarray(sum(w * part for w, part in zip(self.weights, parts, strict=True)))
 
@@ -354,6 +362,12 @@ class Remapped(ByParts, Channel):
 
     def _pull_noise(self, values: FloatArray) -> FloatArray:
         return self.channel._pull_noise(values[..., self.map])
+
+    def mean_of_distance_to(
+        self, cells: IntArray, function: Callable[[FloatArray], FloatArray]
+    ) -> FloatArray:
+        """From where the channel starts, to where its reports are moved."""
+        return self.channel.mean_of_distance_to(cells[self.map], function)
 
     def _row(self, row: int) -> FloatArray:
         law = self.channel._row(row)

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from geoveil.arrays import FloatArray, IntArray, count, positive, without_gaps
 from geoveil.channel.backend import Array
-from geoveil.channel.channel import PrivacyLoss
+from geoveil.channel.channel import PrivacyLoss, positions_on_a_side
 from geoveil.channel.guarantee import BetweenPositions, Guarantee
 from geoveil.errors import InvalidInput, Unsupported
 from geoveil.mechanism.mechanism import Mechanism
@@ -43,8 +43,6 @@ STEEPEST_CELL = 8.0
 """ε times the side of a cell, at most: beyond, a report tells the cell, and noise cannot hide it."""
 _LONGEST_REACH = 48.0
 """The kernel is flat beyond so many 1/ε, where β is at least half of ε."""
-_SPREAD = 4
-"""Positions a side of a cell from which distances are averaged."""
 
 
 class PositionalElastic(Mechanism):
@@ -296,17 +294,39 @@ class PositionalElastic(Mechanism):
 
     def mean_of_distance(self, function: Callable[[FloatArray], FloatArray]) -> FloatArray:
         """Σ_y of f(distance from a position of the cell to the centre of y), people spread evenly."""
-        line = (np.arange(_SPREAD) + 0.5) / _SPREAD - 0.5
-        standing = np.stack(np.meshgrid(line, line), axis=-1).reshape(-1, 2)
-        if isinstance(self.space, Points):
-            standing = self.space.standing
+        return self._mean_of_distance(self.centres.points_km, function)
+
+    def mean_of_distance_to(
+        self, cells: IntArray, function: Callable[[FloatArray], FloatArray]
+    ) -> FloatArray:
+        return self._mean_of_distance(self.centres.points_km[cells], function)
+
+    def _mean_of_distance(
+        self, reported_km: FloatArray, function: Callable[[FloatArray], FloatArray]
+    ) -> FloatArray:
+        """``reported_km`` (reports, 2) is what every report stands for."""
         middle, total = self.centres.points_km[: self.space.size], np.zeros(self.space.size)
-        for inside in standing * self.space.cell_km:
-            places = middle + inside
+        for inside, share in zip(*self._all_over, strict=True):
+            places = middle + inside * self.space.cell_km
             for part, rows in self._rows_from(places):
-                apart = places[part, None] - self.centres.points_km
-                total[part] += (rows * function(np.hypot(apart[..., 0], apart[..., 1]))).sum(axis=1)
-        return total / len(standing)
+                apart = places[part, None] - reported_km
+                means = (rows * function(np.hypot(apart[..., 0], apart[..., 1]))).sum(axis=1)
+                total[part] += share * means
+        return total
+
+    @property
+    def _all_over(self) -> tuple[FloatArray, FloatArray]:
+        """(k, 2) and (k,): positions all over a cell, in cells from its centre, and their shares.
+
+        Distances have a cusp at the centre of a cell: a side is averaged half by half.
+        """
+        if isinstance(self.space, Points):
+            return self.space.all_over
+        line, shares = positions_on_a_side(2)
+        sides = np.concatenate((line - 0.5, line + 0.5)) / 2.0
+        of_side = np.tile(shares, 2) / 2.0
+        inside = np.stack(np.meshgrid(sides, sides), axis=-1).reshape(-1, 2)
+        return inside, np.outer(of_side, of_side).ravel()
 
     @property
     def leverage(self) -> float:

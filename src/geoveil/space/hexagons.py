@@ -96,10 +96,9 @@ class Hexagons(Points):
         return np.array([abs(area_of(corners)) for corners in self.boundaries_km])
 
     @property
-    def standing(self) -> FloatArray:
-        """Three places that stand for all in a hexagon, in cells from its middle."""
+    def _first_turn(self) -> float:
         away = self.boundaries_km[0][0] - self.centres[0]
-        return self._around(math.atan2(away[1], away[0]))
+        return math.atan2(away[1], away[0])
 
     def somewhere_km(self, cells: IntArray, uniform: FloatArray) -> FloatArray:
         """(k, 2): a place in each cell, even over its area, from two even numbers (k, 2), from its centre."""

@@ -16,7 +16,9 @@ from geoveil.space.projection import Degrees, TangentPlane, coordinates, plane_c
 from geoveil.space.space import MapSpace, Space, entries, kind_of
 
 _FARTHEST_KM = 1e9
-_SPREAD = math.sqrt(5.0 / 12.0) * math.sqrt(2.0 / (3.0 * math.sqrt(3.0)))
+_CORNER = math.sqrt(2.0 / (3.0 * math.sqrt(3.0)))
+"""How far from the middle the corners of a hexagon of area 1 are."""
+_SPREAD = math.sqrt(5.0 / 12.0) * _CORNER
 """How far from the middle three places stand for a hexagon of area 1: its second moments are theirs."""
 _CORNERS = 24
 """Of the shape that is taken for the round cell around a place."""
@@ -105,13 +107,34 @@ class Points(MapSpace):
     @property
     def standing(self) -> FloatArray:
         """(any, 2): where people of a place stand, in cells from it: at it, or three places around it."""
-        return self._around(0.0) if self.around else np.zeros((1, 2))
+        return self._around(self._first_turn) if self.around else np.zeros((1, 2))
+
+    @property
+    def all_over(self) -> tuple[FloatArray, FloatArray]:
+        """(k, 2) and (k,): places all over a cell, in cells from its middle, with shares; or the middle.
+
+        Four in each triangle between the middle and a side of a hexagon: means of distances from the
+        middle, which have a cusp there, are right to two thousandths.
+        """
+        if not self.around:
+            return np.zeros((1, 2)), np.ones(1)
+        corners = _CORNER * _turned(self._first_turn, 6)
+        sides = np.roll(corners, -1, axis=0) - corners
+        along = 0.5 + np.array((-1.0, 1.0)) / math.sqrt(12.0)
+        edge = (corners[:, None] + along[:, None] * sides[:, None]).reshape(-1, 2)
+        out = (6.0 + np.array((-1.0, 1.0)) * math.sqrt(6.0)) / 10.0
+        shares = (9.0 + np.array((-1.0, 1.0)) * math.sqrt(6.0)) / (18.0 * len(edge))
+        return (out[:, None, None] * edge).reshape(-1, 2), np.repeat(shares, len(edge))
+
+    @property
+    def _first_turn(self) -> float:
+        """Where the first corner of a cell is, as an angle from the east."""
+        return 0.0
 
     @staticmethod
     def _around(turned: float) -> FloatArray:
         """Three places that stand for all in a cell, in cells from its middle."""
-        turns = turned + np.arange(3) * 2.0 * math.pi / 3.0
-        return _SPREAD * np.stack([np.cos(turns), np.sin(turns)], axis=-1)
+        return _SPREAD * _turned(turned, 3)
 
     def somewhere_km(self, cells: IntArray, uniform: FloatArray) -> FloatArray:
         """(k, 2): where somebody of each cell stands, from its centre; from two even numbers (k, 2)."""
@@ -162,6 +185,12 @@ class Points(MapSpace):
     def __repr__(self) -> str:
         around = f", cell_km={self.cell_km:.3g}" if self.around else ""
         return f"Points(size={self.size}{around})"
+
+
+def _turned(first: float, number: int) -> FloatArray:
+    """(number, 2): so many directions all around, from an angle on."""
+    turns = first + np.arange(number) * 2.0 * math.pi / number
+    return np.stack([np.cos(turns), np.sin(turns)], axis=-1)
 
 
 def at_places(space: Space) -> bool:
