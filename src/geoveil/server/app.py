@@ -29,6 +29,7 @@ from geoveil.server.logs import Log, Metrics, Trace
 from geoveil.server.openapi import Audience, Operation, Regions
 from geoveil.server.pages import Pages
 from geoveil.server.settings import Settings, Tokens
+from geoveil.server.shared_metrics import PlaceOfProcess, SharedMetrics
 from geoveil.server.trusted_clock import TrustedClock
 from geoveil.server.uploads import PREFIX, STORE_S, SUFFIX, Uploads, campaign_of_upload
 from geoveil.server.worker import Worker
@@ -37,6 +38,7 @@ from geoveil.store import GroupWriter, Overloaded, Store, StoreFailed
 P = ParamSpec("P")
 T = TypeVar("T")
 _SUMMARY_S = 60.0
+_METRICS_S = 1.0
 _READY_S = 1.0
 _THREADS = 16
 _MOST_ASKED = 256
@@ -72,6 +74,7 @@ class Service:
         base_url: str = "",
         log: Log | None = None,
         clock: TrustedClock | None = None,
+        place: PlaceOfProcess | None = None,
     ) -> None:
         self.store = store
         self.settings = settings
@@ -114,6 +117,7 @@ class Service:
             "geoveil_connections": ("Open connections.", lambda: len(self.places)),
             "geoveil_listeners": ("Open streams of events.", lambda: self.listening.taken),
         }
+        self.shared_metrics = SharedMetrics(self.metrics, place)
 
     def link(self, campaign: str) -> str:
         """The link that participants open."""
@@ -209,6 +213,7 @@ class Service:
         self._tasks = [
             asyncio.create_task(self._every(self.settings.tick_s, self._look)),
             asyncio.create_task(self._every(_SUMMARY_S, self.log.summary)),
+            asyncio.create_task(self._every(_METRICS_S, self.shared_metrics.keep)),
         ]
 
     async def stop(self, timeout_s: float) -> None:
@@ -221,6 +226,7 @@ class Service:
         await asyncio.to_thread(self.worker.stop, timeout_s)
         await asyncio.to_thread(self.calculator.end)
         self.log.summary()
+        self.shared_metrics.keep()
         await asyncio.to_thread(self.store.close)
         self._threads.shutdown(wait=False, cancel_futures=True)
 

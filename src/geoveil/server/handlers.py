@@ -351,9 +351,11 @@ async def readiness(service: Service, request: Request) -> Response:
 
 @everybody("GET /metrics", {200: ("Totals only.", {"text/plain": {"type": "string"}})})
 async def metrics(service: Service, request: Request) -> Response:
-    """Counters in the text format of Prometheus."""
+    """Counters in the text format of Prometheus, of all server processes."""
     headers = {"cache-control": "no-store", "content-type": MEDIA_TYPE}
-    return Response("\n".join([*service.metrics.lines(), ""]), 200, headers)
+    shared = service.shared_metrics
+    text = shared.text() if shared.alone else await asyncio.to_thread(shared.text)
+    return Response(text, 200, headers)
 
 
 @everybody("GET /openapi.json", {200: ("OpenAPI 3.1.", {JSON: {"type": "object"}}), 304: HELD})

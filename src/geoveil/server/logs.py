@@ -10,7 +10,7 @@ import sys
 import time
 import traceback
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import accumulate
@@ -153,16 +153,16 @@ class Histogram:
     def __init__(self, bounds: tuple[float, ...] = _BOUNDS_S) -> None:
         self.bounds = bounds
         self.total = 0.0
-        self._counts = [0] * (len(bounds) + 1)
+        self.counts = [0] * (len(bounds) + 1)
 
     def observe(self, value: float) -> None:
         """Count an observation."""
-        self._counts[bisect.bisect_left(self.bounds, value)] += 1
+        self.counts[bisect.bisect_left(self.bounds, value)] += 1
         self.total += value
 
     def cumulative(self) -> list[int]:
         """Counts at or below each bound; the last is the number of observations."""
-        return list(accumulate(self._counts))
+        return list(accumulate(self.counts))
 
 
 class Metrics:
@@ -181,6 +181,33 @@ class Metrics:
         self.commit_s = Histogram()
         self.gauges: dict[str, tuple[str, Callable[[], float]]] = {}
         """Name → a sentence, and a number that is read when somebody asks."""
+
+    def values(self) -> dict[str, Any]:
+        """Everything as plain values, for another process; from any thread."""
+        return {
+            "requests": [[*key, count] for key, count in dict(self.requests).items()],
+            "reports": dict(self.reports),
+            "estimates": dict(self.estimates),
+            "refused": dict(self.refused),
+            "commits": [*self.commit_s.counts],
+            "commits_s": self.commit_s.total,
+            "gauges": {name: read() for name, (_, read) in self.gauges.items()},
+        }
+
+    def add(self, values: Mapping[str, Any]) -> None:
+        """Add the counts of another process; its gauges are its own."""
+        for route, status, count in values["requests"]:
+            self.requests[route, status] += count
+        for mine, name in (
+            (self.reports, "reports"),
+            (self.estimates, "estimates"),
+            (self.refused, "refused"),
+        ):
+            mine.update(values[name])
+        self.commit_s.counts = [
+            own + other for own, other in zip(self.commit_s.counts, values["commits"], strict=True)
+        ]
+        self.commit_s.total += values["commits_s"]
 
     def lines(self) -> Iterator[str]:
         """Everything in the text format of Prometheus."""

@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import multiprocessing
 import os
+import shutil
 import signal
 import socket
 import sys
+import tempfile
 import threading
 from collections.abc import Callable
 from contextlib import closing, suppress
@@ -15,6 +17,7 @@ from dataclasses import dataclass, replace
 from multiprocessing.connection import wait
 from multiprocessing.process import BaseProcess
 from multiprocessing.synchronize import Event
+from pathlib import Path
 from types import FrameType
 from urllib.parse import urlsplit
 
@@ -26,6 +29,7 @@ from geoveil.server.connections import Protocol
 from geoveil.server.logs import Log, capture_libraries
 from geoveil.server.pages import are_built
 from geoveil.server.settings import Settings, Tokens
+from geoveil.server.shared_metrics import PlaceOfProcess
 from geoveil.server.trusted_clock import TrustedClock
 from geoveil.store import Store, StoreFailed, open_store
 
@@ -45,12 +49,15 @@ class Supervisor:
         self._settings = settings
         self._context = multiprocessing.get_context("spawn")
         self._stopping = False
+        self._folder: Path | None = None
 
     def run(self, ready: Callable[[], None]) -> None:
         """Start all, say when all listen, replace those that die, and stop all in the end."""
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._stop)
-        started = [self._start() for _ in range(self._settings.processes)]
+        with suppress(OSError):  # where nothing can be written, each tells its own counts
+            self._folder = Path(tempfile.mkdtemp(prefix="geoveil-metrics-"))
+        started = [self._start(number) for number in range(self._settings.processes)]
         try:
             for process, listening in started:
                 while not self._stopping and not listening.wait(_LOOK_S):
@@ -69,37 +76,42 @@ class Supervisor:
                 process.join(DRAIN_S)
                 process.kill()
                 process.join()
+            if self._folder is not None:
+                shutil.rmtree(self._folder, ignore_errors=True)
 
     def _replace_dead(self, started: list[tuple[BaseProcess, Event]]) -> None:
         dead = wait([process.sentinel for process, _ in started], _LOOK_S)
         for place, (process, _) in enumerate(started):
             if process.sentinel in dead and not self._stopping:
                 process.join()
-                started[place] = self._start()
+                started[place] = self._start(place)
 
     def _stop(self, number: int, frame: FrameType | None) -> None:
         self._stopping = True
 
-    def _start(self) -> tuple[BaseProcess, Event]:
+    def _start(self, number: int) -> tuple[BaseProcess, Event]:
         """A process, and what says that it listens: it must be kept until then, or it is gone there too."""
         listening = self._context.Event()
-        process = self._context.Process(target=_live, args=(self._settings, listening))
+        place = None if self._folder is None else PlaceOfProcess(self._folder, number)
+        process = self._context.Process(target=_live, args=(self._settings, listening, place))
         process.start()
         return process, listening
 
 
-def _live(settings: Settings, listening: Event) -> None:
+def _live(settings: Settings, listening: Event, place: PlaceOfProcess | None) -> None:
     """The life of a process: it ends with its supervisor, however that ends."""
 
     def end_with_parent() -> None:
         parent = multiprocessing.parent_process()
         if parent is not None:
             parent.join()
+            if place is not None:  # the supervisor was killed, and has left it
+                shutil.rmtree(place.folder, ignore_errors=True)
             os.kill(os.getpid(), signal.SIGTERM)
 
     threading.Thread(target=end_with_parent, daemon=True).start()
     try:
-        _serve_one(settings, bind(settings), lambda _: listening.set())
+        _serve_one(settings, bind(settings), lambda _: listening.set(), place)
     except Exception as error:  # in the log as any other, not in many lines
         Log(settings.log_level).fault("process-failed", error)
         sys.exit(1)
@@ -170,7 +182,12 @@ def _started(settings: Settings, store: Store, token: str | None) -> Started:
     return Started(url, engine, token, are_built())
 
 
-def _serve_one(settings: Settings, listener: socket.socket, announce: Announce) -> None:
+def _serve_one(
+    settings: Settings,
+    listener: socket.socket,
+    announce: Announce,
+    place: PlaceOfProcess | None = None,
+) -> None:
     log = Log(settings.log_level)
     settings = replace(settings, connections=_affordable(settings.connections, log))
     config = uvicorn.Config(
@@ -190,7 +207,7 @@ def _serve_one(settings: Settings, listener: socket.socket, announce: Announce) 
         timeout_graceful_shutdown=DRAIN_S - 2,
     )
     capture_libraries(log)
-    Server(config, settings, log, announce).run(sockets=[listener])
+    Server(config, settings, log, announce, place).run(sockets=[listener])
 
 
 def _affordable(connections: int, log: Log) -> int:
@@ -221,12 +238,18 @@ class Server(uvicorn.Server):
     """uvicorn's server around one service: made inside its loop, closed after its last answer."""
 
     def __init__(
-        self, config: uvicorn.Config, settings: Settings, log: Log, announce: Announce
+        self,
+        config: uvicorn.Config,
+        settings: Settings,
+        log: Log,
+        announce: Announce,
+        place: PlaceOfProcess | None = None,
     ) -> None:
         super().__init__(config)
         self._settings = settings
         self._log = log
         self._announce = announce
+        self._place = place
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Open the store, begin to look after rounds, listen, and say so."""
@@ -243,6 +266,7 @@ class Server(uvicorn.Server):
             base_url=url_of(self._settings),
             log=self._log,
             clock=TrustedClock(seen_s=seen_s, tell=self._log.event),
+            place=self._place,
         )
         self.config.loaded_app = Application(self._service)
         self.config.http_protocol_class.places = self._service.places  # type: ignore[attr-defined]
