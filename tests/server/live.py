@@ -59,7 +59,10 @@ class Live:
 
     def start(self) -> Live:
         """Start and wait until it listens; the port stays the same over restarts."""
-        flags = [f"--{name.replace('_', '-')}={value}" for name, value in self.settings.items()]
+        flags = [
+            f"--{name.replace('_', '-')}" + ("" if value is True else f"={value}")
+            for name, value in self.settings.items()
+        ]
         command = [
             sys.executable,
             *self.program,

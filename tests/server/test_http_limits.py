@@ -262,6 +262,63 @@ def test_an_endless_head_is_cut_off(impatient: Live) -> None:
     assert answer == b"" or answer.startswith(b"HTTP/1.1 400 ")
 
 
+CHUNKED = HEAD + b"Transfer-Encoding: chunked\r\n\r\n"
+EVENTS = b"GET /api/campaigns/lyon/events HTTP/1.1\r\nHost: x\r\n\r\n"
+MOST_BYTES = 32 << 20
+
+
+@pytest.mark.parametrize(
+    ("begins", "forever"),
+    [
+        (CHUNKED + b"0\r\n", b"x: y\r\n" * 10_000),
+        (CHUNKED + b"0\r\nx: ", b"y" * 65_536),
+        (CHUNKED + b"1", b";x=y" * 10_000),
+        (CHUNKED + b"1\r\n{\r\n" * 1000 + b"0\r\n", b"x: y\r\n" * 10_000),
+        (EVENTS + HEAD, b"x: y\r\n" * 10_000),
+    ],
+    ids=["trailers", "a trailer", "an extension of a chunk", "after a body", "a second head"],
+)
+def test_no_more_than_a_head_is_taken_of_what_is_no_body(
+    tmp_path: Path, begins: bytes, forever: bytes
+) -> None:
+    sent = 0
+    with Live(tmp_path) as server:
+        server.campaign()
+        with socket.create_connection(("127.0.0.1", server.port), HANG_S) as connection:
+            connection.sendall(begins)
+            time.sleep(0.2)
+            try:
+                while sent < MOST_BYTES:
+                    connection.sendall(forever)
+                    sent += len(forever)
+            except OSError:
+                pass
+        with server.client() as client:
+            assert client.get("/healthz").status_code == 200
+    assert sent < MOST_BYTES / 2  # what the system takes for the server, and a head
+
+
+def test_what_follows_a_body_is_no_header(tmp_path: Path) -> None:
+    body = json.dumps({"mechanism": "0" * 64, "id": new_id(), "cell": 1}).encode()
+    with Live(tmp_path, requests_per_minute=2, trusted_proxy=True) as server:
+        for number in range(4):
+            proxied = CHUNKED.replace(b"Host", b"X-Forwarded-For: 203.0.113.9\r\nHost")
+            close = proxied.replace(b"Host", b"Connection: close\r\nHost")
+            trailer = b"0\r\nX-Forwarded-For: 198.51.100.%d\r\n\r\n" % number
+            answer = talk(server, close + b"%x\r\n" % len(body) + body + b"\r\n" + trailer)
+            assert answer.startswith(b"HTTP/1.1 404 " if number < 2 else b"HTTP/1.1 429 ")
+
+
+def test_short_chunks_are_a_body_like_any_other(impatient: Live) -> None:
+    body = json.dumps({"mechanism": "0" * 64, "id": new_id(), "cell": 1}).encode()
+    padded = body + b" " * (100_000 - len(body))
+    chunks = b"".join(b"1\r\n%c\r\n" % each for each in padded)
+    answer = talk(
+        impatient, CHUNKED.replace(b"Host", b"Connection: close\r\nHost") + chunks, b"0\r\n\r\n"
+    )
+    assert answer.startswith(b"HTTP/1.1 404 ")
+
+
 @pytest.mark.parametrize(
     "line",
     [

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, cast
 
 import httptools
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from geoveil.server.limits import Networks, Shares
 from geoveil.server.problem import ARRIVED, Problem
@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from starlette.types import Scope
 
 _HEAD_BYTES = 65_536
+"""Of all that is no body: the head of a request, what stands between its chunks and after them."""
+_FRAMING_BYTES = 8
+"""So many of them may come with each byte of a body: chunks may be short."""
 _SLOWEST_BYTES_PER_S = 1_024
 """A reader that takes less of what waits for it is cut."""
 LARGE_BYTES = 65_536
@@ -113,7 +116,8 @@ class Protocol(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         self._head_since_s: float | None = self.loop.time()
-        self._head_bytes = 0
+        self._bare_bytes = 0
+        self._in_head = True
         self._unread_bytes = 0
         self._over = False
         self._watch = self.loop.call_later(self.head_timeout_s, self._look)
@@ -130,12 +134,10 @@ class Protocol(HttpToolsProtocol):
             return
         if self._head_since_s is None and self.cycle.response_complete:
             self._head_since_s = self.loop.time()
-            self._head_bytes = 0
-        if self._head_since_s is not None:
-            if self._head_bytes > _HEAD_BYTES:
-                self.send_400_response("the head of the request is too long")
-                return
-            self._head_bytes += len(data)
+        if self._bare_bytes > _HEAD_BYTES:
+            self.send_400_response("the head of the request is too long")
+            return
+        self._bare_bytes += len(data)  # given back as far as it is a body, or the end of a head
         self._unset_keepalive_if_required()
         try:
             self._feed(data)
@@ -159,9 +161,19 @@ class Protocol(HttpToolsProtocol):
             self._feed(b"\r\n".join([line, *kept, b"", b""]))
             self._feed(data[upgrade.args[0] :])
 
+    def on_message_begin(self) -> None:
+        super().on_message_begin()
+        self._in_head = True
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        if self._in_head:  # what follows a body is no header, and nobody reads it
+            super().on_header(name, value)
+
     def on_headers_complete(self) -> None:
         if self.parser.should_upgrade():
             return
+        self._in_head = False
+        self._bare_bytes = 0
         hosts = sum(name == b"host" for name, _ in self.headers)
         version = self.parser.get_http_version()
         if version not in _VERSIONS or hosts > 1 or (version == "1.1" and not hosts):
@@ -170,9 +182,14 @@ class Protocol(HttpToolsProtocol):
         self.places.waits(self, False)
         super().on_headers_complete()
 
+    def on_body(self, body: bytes) -> None:
+        self._bare_bytes = max(0, self._bare_bytes - (1 + _FRAMING_BYTES) * len(body))
+        super().on_body(body)
+
     def on_message_complete(self) -> None:
         if self.parser.should_upgrade():
             return
+        self._bare_bytes = 0
         super().on_message_complete()
         cast(dict[str, Any], self.scope)[ARRIVED] = True
 
@@ -202,6 +219,11 @@ class Protocol(HttpToolsProtocol):
 
     def send_400_response(self, msg: str) -> None:
         self.places.refused("malformed requests")
+        cycle: RequestResponseCycle | None = self.cycle
+        if cycle is not None and cycle.response_started and not cycle.response_complete:
+            self._over = True
+            self.transport.abort()  # nothing may stand in the middle of another answer
+            return
         self._refuse(Problem("malformed-body", "the request is not HTTP as it must be").response())
 
     def _refuse(self, response: Response) -> None:
