@@ -21,6 +21,7 @@ from geoveil.store import (
     EstimateRecord,
     PreparationRecord,
     Store,
+    StoreFailed,
     Upload,
     copy_store,
     open_store,
@@ -241,3 +242,37 @@ def test_the_command_line_makes_no_store_to_back_up(tmp_path: Path) -> None:
     assert result.exit_code == 2
     assert "no such file" in result.stderr
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("content", [None, b"", b"lat,lng\n48.85,2.35\n" * 99])
+def test_a_restore_that_cannot_be_leaves_no_store(content: bytes | None, tmp_path: Path) -> None:
+    backup, store = tmp_path / "monday.db", tmp_path / "store.db"
+    if content is not None:
+        backup.write_bytes(content)
+    result = CliRunner().invoke(program, ["backup", "--restore", str(backup), str(store)])
+    assert result.exit_code == 2
+    assert "monday.db" in result.stderr
+    assert not store.exists()
+
+
+def test_a_backup_goes_to_a_disk_whose_files_have_one_name(
+    tmp_path: Path, opens: Opens, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise PermissionError(1, "Operation not permitted")  # as of FAT
+
+    monkeypatch.setattr("os.link", refuse)
+    store, backup = eventful(opens("memory")), tmp_path / "stick" / "monday.db"
+    backup.parent.mkdir()
+    assert write_backup(store, backup).reports == 311
+    assert [path.name for path in backup.parent.iterdir()] == ["monday.db"]
+    assert restore_backup(backup, opens("memory")).reports == 311
+    monkeypatch.setattr(Path, "exists", lambda self: False)  # the name is taken meanwhile
+    with pytest.raises(InvalidInput, match="must be a new file"):
+        write_backup(store, backup)
+
+
+def test_what_postgresql_says_of_a_connection_is_told_without_the_password() -> None:
+    with pytest.raises(StoreFailed, match="port 1 failed") as found:
+        open_store("postgresql://geoveil:a-secret-word@127.0.0.1:1/geoveil")
+    assert "a-secret-word" not in str(found.value)

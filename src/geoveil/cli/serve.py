@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from contextlib import closing
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
@@ -87,11 +88,11 @@ def backup(source: str, target: str, restore: bool, machine: bool) -> None:
     geoveil backup sqlite:///counts.db monday.db
     geoveil backup --restore monday.db postgresql://geoveil@localhost/geoveil
     """
-    store = open_store(target if restore else source, create=restore)
-    try:
-        contents = restore_backup(source, store) if restore else write_backup(store, target)
-    finally:
-        store.close()
+    if restore:
+        contents = restore_backup(source, target)
+    else:
+        with closing(open_store(source, create=False)) as store:
+            contents = write_backup(store, target)
     done = "restored" if restore else "written"
     file = source if restore else target
     values = {done: file, **asdict(contents)}

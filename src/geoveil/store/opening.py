@@ -7,6 +7,7 @@ import shutil
 import tempfile
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
@@ -119,17 +120,29 @@ def write_backup(store: Store, path: Path | str) -> Contents:
             backup.close(whole=True)
         sync(copy)
         try:
-            os.link(copy, final)  # unlike a renaming, refuses where the name was taken meanwhile
+            _name(copy, final)
         except FileExistsError:
             raise exists from None
     sync(final.parent)
     return contents
 
 
-def restore_backup(path: Path | str, target: Store) -> Contents:
+def _name(copy: Path, final: Path) -> None:
+    """Give a file its name; ``FileExistsError`` where that was taken meanwhile."""
+    try:
+        os.link(copy, final)  # unlike a renaming, refuses where there is such a file
+    except FileExistsError:
+        raise
+    except OSError:  # a stick or a share whose files have one name each
+        final.touch(exist_ok=False)
+        copy.replace(final)
+
+
+def restore_backup(path: Path | str, target: Store | str) -> Contents:
     """Copy a backup into an empty store; one of an older program is brought up to date on the way.
 
-    The backup itself is only read.
+    The backup itself is only read. A store that is named by its address is made when the backup has
+    been opened, so that a wrong one leaves none behind.
     """
     source = Path(path)
     if not source.is_file():
@@ -137,10 +150,10 @@ def restore_backup(path: Path | str, target: Store) -> Contents:
     if source.stat().st_size == 0:
         raise InvalidInput(f"backup ({source.name}) must not be empty")
     with tempfile.TemporaryDirectory() as folder:
-        private = Path(folder) / "backup.db"
+        private = Path(folder) / source.name
         shutil.copyfile(source, private)
-        backup = open_store(private)
-        try:
-            return copy_store(backup, target)
-        finally:
-            backup.close()
+        with closing(open_store(private)) as backup:
+            if isinstance(target, Store):
+                return copy_store(backup, target)
+            with closing(open_store(target)) as made:
+                return copy_store(backup, made)

@@ -144,6 +144,7 @@ class PostgresStore(Store):
                 "store must be an address such as postgresql://user@host/name"
             ) from None
         self._url = url
+        _check_reachable(url)
         with _connected(url, statement_s=_LONG_S) as connection:
             _migrate(connection, create=create)
             version = connection.info.parameter_status("server_version") or ""
@@ -298,6 +299,21 @@ def _translated() -> Iterator[None]:
 def _dialect(statement: str) -> str:
     """A statement with ``:name`` parameters as psycopg wants them."""
     return _PARAMETER.sub(r"%(\1)s", statement.replace("%", "%%"))
+
+
+def _check_reachable(url: str) -> None:
+    """Raise with the reason that PostgreSQL gives where it takes no connection.
+
+    Whoever starts the program needs it: there is no such server, user or database, or the password is
+    wrong, which the reason does not hold.
+    """
+    try:
+        Patient.connect(url, **_SETTINGS).close()
+    except psycopg.OperationalError as error:
+        reason = " ".join(str(error).removeprefix("connection failed: ").split())
+        raise StoreFailed(
+            f"the database must take a connection; PostgreSQL says: {reason}"
+        ) from None
 
 
 def _connected(url: str, *, statement_s: float) -> Patient:
