@@ -63,6 +63,9 @@ class Backend:
 class _Host(Backend):
     """NumPy on the processor, where everything is already."""
 
+    def put_as(self, array: Any, kind: Any) -> Array:
+        return np.asarray(array, dtype=kind)
+
     def joined(self, arrays: Sequence[Array]) -> Array:
         return np.concatenate(arrays, axis=-1)  # NumPy 1 has no other name for it
 
@@ -184,7 +187,7 @@ class Selection:
 
     def on(self, backend: Backend) -> Selection:
         """The same on a device."""
-        return _MovedSelection(self, backend)
+        return self if backend is HOST else _MovedSelection(self, backend)
 
 
 class _MovedSelection(Selection):

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
-from geoveil.arrays import BoolArray, FloatArray, IntArray
+from geoveil.arrays import BoolArray, FloatArray
 from geoveil.channel.backend import Array, Selection
 from geoveil.channel.operator import (
     EXACT_ENTRIES,
@@ -26,31 +24,24 @@ More rows than that are places in cells, with as many FFTs as a cell has places:
 them alike, and the columns say which is faster."""
 
 
-def observed(operator: Operator, weights: FloatArray) -> SeenColumns:
-    """The columns with any weight (…, columns), for a loop of products."""
-    counted: BoolArray = np.any(weights.reshape(-1, weights.shape[-1]), axis=0)
-    if isinstance(operator, MovedOperator):
-        return MovedColumns(operator, counted)
-    return SeenColumns(operator, np.flatnonzero(counted))
-
-
 class SeenColumns:
-    """Some columns of an operator for a loop of products: the observations that were seen.
+    """The columns of an operator with any weight (…, columns), for a loop of products: what was seen.
 
     Cost: one product of the operator each; a small one is turned into a matrix first. Columns whose
-    law lies at the noise of the products are fetched once and summed exactly from then on.
+    law lies at the noise of the products are fetched once and summed exactly from then on. On another
+    device these are all columns: leaving out those without weight would cost more than they do.
     """
 
-    xp: Any = np
-    """The library of the arrays that go in and come out."""
-
-    def __init__(self, operator: Operator, seen: IntArray) -> None:
+    def __init__(self, operator: Operator, weights: FloatArray) -> None:
         rows, columns = operator.shape
+        counted: BoolArray = np.any(weights.reshape(-1, columns), axis=0)
+        elsewhere = isinstance(operator, MovedOperator)
+        seen = np.arange(columns) if elsewhere else np.flatnonzero(counted)
         self.observations = seen
         """Which columns these are."""
         parts = len(operator.parts) if isinstance(operator, StackedOperator) else 1
         small = rows <= _SMALL_ROWS or columns <= _SMALL_COLUMNS * parts
-        if (operator.exact or small) and rows * seen.size <= EXACT_ENTRIES:
+        if not elsewhere and (operator.exact or small) and rows * seen.size <= EXACT_ENTRIES:
             everything = np.array_equal(seen, np.arange(columns))
             dense = isinstance(operator, DenseOperator) and everything
             operator = operator if dense else DenseOperator(operator.columns(seen))
@@ -58,34 +49,41 @@ class SeenColumns:
         self.operator = operator
         self.seen = seen
         self._all = seen.size == operator.shape[1]
-        self._exact: IntArray = np.zeros(0, dtype=np.int64)
-        self._columns: FloatArray = np.zeros((rows, 0))
+        self._at = operator._at
+        self.xp = self._at.xp
+        """The library of the arrays that go in and come out."""
+        self._counted = self._at.put_as(counted, np.bool_) if elsewhere else None
+        self._least, self._none = self._at.put(TINY), self._at.put(0.0)
+        # What is summed exactly: which, their columns, and a factor that leaves the others.
+        self._exact = Selection(np.zeros(0, dtype=np.int64), seen.size)
+        self._columns: Array = self._at.put(np.zeros((rows, 0)))
+        self._places, self._others = self._exact, self._none
 
-    def own(self, array: FloatArray) -> FloatArray:
+    def own(self, array: FloatArray) -> Array:
         """An array of the host where the products are made."""
-        return array
+        return self._at.own(array)
 
-    def host(self, array: FloatArray) -> FloatArray:
+    def host(self, array: Array) -> FloatArray:
         """The other way round."""
-        return array
+        return self._at.host(array)
 
-    def push(self, theta: FloatArray) -> FloatArray:
+    def push(self, theta: Array) -> Array:
         """(θL)_i > 0 for the columns seen: (…, rows) → (…, seen)."""
         law = self.operator._push(theta)
         if not self._all:
             law = law.take(self.seen, axis=-1)
         if not self.operator.exact:
-            floor = LOOP_NOISE * law.max(axis=-1, keepdims=True)
-            if (law < floor).any():
-                law = self._refined(theta, law, floor)
-        return np.maximum(law, TINY)
+            floor = LOOP_NOISE * self.xp.max(law, axis=-1, keepdims=True)
+            low = law < floor if self._counted is None else (law < floor) & self._counted
+            if bool(self.xp.any(low)):
+                law = self._refined(theta, law, floor, low)
+        return self.xp.maximum(law, self._least)
 
-    def pull(self, values: FloatArray) -> FloatArray:
+    def pull(self, values: Array) -> Array:
         """Σ_i L[x, i]·v_i over the columns seen, never negative for v ≥ 0: (…, seen) → (…, rows)."""
-        apart = values[..., self._exact] if self._exact.size else None
+        apart = self._places.take(values) if self._exact.places.size else None
         if apart is not None:
-            values = values.copy()
-            values[..., self._exact] = 0.0
+            values = values * self._others
         if not self._all:
             spread = np.zeros((*values.shape[:-1], self.operator.shape[1]))
             spread.T[self.seen] = values.T
@@ -94,85 +92,25 @@ class SeenColumns:
         if apart is not None:
             result = result + apart @ self._columns.T
         # sums of what is not negative are not; an FFT may be off by a little
-        return result if self.operator.exact else np.maximum(result, 0.0)
+        return result if self.operator.exact else self.xp.maximum(result, self._none)
 
     def matrix(self) -> FloatArray:
         """(rows, seen), as an array."""
-        whole = self._all and isinstance(self.operator, DenseOperator)
+        whole = self._all and isinstance(self.operator, DenseOperator | MovedOperator)
         return self.operator.matrix() if whole else self.operator.columns(self.seen)
 
-    def _refined(self, theta: FloatArray, law: FloatArray, floor: FloatArray) -> FloatArray:
+    def _refined(self, theta: Array, law: Array, floor: Array, low: Array) -> Array:
         """The law with exact sums where the fast product may be noise."""
-        low = np.flatnonzero((law < floor).reshape(-1, law.shape[-1]).any(axis=0))
-        new = np.setdiff1d(low, self._exact)
-        if (self._exact.size + new.size) * len(self._columns) > EXACT_ENTRIES:
-            return np.maximum(law, LOOP_NOISE * floor)
-        if new.size:
-            fetched = self.operator.columns(self.seen[new])
-            self._columns = np.concatenate((self._columns, fetched), axis=1)
-            self._exact = np.concatenate((self._exact, new))
-        law = law.copy()
-        law[..., self._exact] = theta @ self._columns
-        return law
-
-
-class MovedColumns(SeenColumns):
-    """All columns, those without weight too: on a device leaving them out would cost more than they do.
-
-    Columns with weight whose law lies at the noise of the products are summed exactly, as on the host.
-    """
-
-    def __init__(self, operator: MovedOperator, counted: BoolArray) -> None:
-        backend = operator.backend
-        self.operator: MovedOperator = operator
-        self.xp = backend.xp
-        self.observations = np.arange(operator.shape[1])
-        self._counted = backend.put_as(counted, np.bool_)
-        self._least, self._none = backend.put(TINY), backend.put(0.0)
-        self._exact: IntArray = np.zeros(0, dtype=np.int64)
-        self._apart: Any = None
-
-    def own(self, array: FloatArray) -> Array:
-        return self.operator.backend.own(array)
-
-    def host(self, array: Array) -> FloatArray:
-        return self.operator.backend.host(array)
-
-    def push(self, theta: Array) -> Array:
-        law = self.operator._push(theta)
-        if not self.operator.exact:
-            floor = LOOP_NOISE * self.xp.max(law, axis=-1, keepdims=True)
-            low = (law < floor) & self._counted
-            if bool(self.xp.any(low)):
-                law = self._summed(theta, law, floor, low)
-        return self.xp.maximum(law, self._least)
-
-    def pull(self, values: Array) -> Array:
-        if self._apart is None:
-            return self.xp.maximum(self.operator._pull(values), self._none)
-        columns, kept, places = self._apart
-        result = self.operator._pull(values * kept)
-        apart = places.take(values) @ self.xp.matrix_transpose(columns)
-        return self.xp.maximum(result + apart, self._none)
-
-    def matrix(self) -> FloatArray:
-        return self.operator.matrix()
-
-    def _summed(self, theta: Array, law: Array, floor: Array, low: Array) -> Array:
-        """The law with exact sums where the fast product may be noise."""
-        backend, (rows, total) = self.operator.backend, self.operator.shape
-        found = self.host(low).reshape(-1, total).any(axis=0)
-        wanted = np.union1d(np.flatnonzero(found), self._exact)
-        if wanted.size * rows > EXACT_ENTRIES:
+        exact, size = self._exact.places, self._exact.size
+        new = np.setdiff1d(np.flatnonzero(self.host(low).reshape(-1, size).any(axis=0)), exact)
+        if (exact.size + new.size) * self.operator.shape[0] > EXACT_ENTRIES:
             return self.xp.maximum(law, LOOP_NOISE * floor)
-        if wanted.size > self._exact.size:
-            kept = np.ones(total)
-            kept[wanted] = 0.0
-            self._exact = wanted
-            self._apart = (
-                backend.put(self.operator.columns(wanted)),
-                backend.put(kept),
-                Selection(wanted, total).on(backend),
-            )
-        columns, kept, places = self._apart
-        return law * kept + places.put(theta @ columns)
+        if new.size:
+            fetched = self._at.put(self.operator.columns(self.seen[new]))
+            self._columns = self._at.joined((self._columns, fetched))
+            self._exact = Selection(np.concatenate((exact, new)), size)
+            self._places = self._exact.on(self._at)
+            others = np.ones(size)
+            others[self._exact.places] = 0.0
+            self._others = self._at.put(others)
+        return law * self._others + self._places.put(theta @ self._columns)

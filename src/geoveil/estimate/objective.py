@@ -11,7 +11,7 @@ import numpy as np
 
 from geoveil.arrays import ArrayLike, FloatArray, IntArray, distribution, uniform, vector
 from geoveil.channel.operator import DenseOperator, Operator, StackedOperator
-from geoveil.channel.seen import observed
+from geoveil.channel.seen import SeenColumns
 from geoveil.errors import InvalidInput
 
 _LONGEST = 6
@@ -94,7 +94,7 @@ class Objective:
     def __init__(self, operator: Operator, weights: ArrayLike) -> None:
         self.unknowns, observations = operator.shape
         given = checked_weights(weights, observations)
-        self.columns = observed(operator, given)
+        self.columns = SeenColumns(operator, given)
         self.seen = self.columns.observations
         """Which observations are looked at, all with weight among them; ``Point.law`` follows their order."""
         self.weights = self.columns.own(given[..., self.seen] / given.sum(axis=-1, keepdims=True))
