@@ -311,9 +311,7 @@ def _check_reachable(url: str) -> None:
         Patient.connect(url, **_SETTINGS).close()
     except psycopg.OperationalError as error:
         reason = " ".join(str(error).removeprefix("connection failed: ").split())
-        raise StoreFailed(
-            f"the database must take a connection; PostgreSQL says: {reason}"
-        ) from None
+        raise StoreFailed(f"PostgreSQL failed to take a connection: {reason}") from None
 
 
 def _connected(url: str, *, statement_s: float) -> Patient:
