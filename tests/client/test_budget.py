@@ -36,6 +36,24 @@ def test_the_summary_is_about_people_where_every_mechanism_is_known():
     assert before.summary().endswith(between_places(together, NEARBY_KM, reports=1))
 
 
+def test_a_budget_counts_in_one_unit_and_says_which():
+    line = gv.LinearGeometric(gv.Line(7), epsilon_per_unit=1.0)
+    budget = gv.Budget(limit_per_km=2.5)
+    budget.report(line, 3)
+    assert budget.summary().startswith("1 report so far, together ε = 1 per unit; 1.5 of 2.5 left")
+    with pytest.raises(InvalidInput, match="counts ε per unit; a mechanism that counts per km"):
+        budget.report(MECHANISM, 1)
+    assert (budget.spent_per_km, len(budget.charges)) == (1.0, 1)
+    budget.report(line, 4)
+    with pytest.raises(gv.BudgetSpent, match=r"ε 1 per unit\) .* \(0.5 per unit\)"):
+        budget.report(line, 5)
+    for started in (gv.Budget(limit_per_km=9.0, spent_per_km=1.0), gv.Budget(limit_per_km=9.0)):
+        if not started.spent_per_km:
+            started.report(MECHANISM, 1)
+        with pytest.raises(InvalidInput, match="counts ε per km; a mechanism that counts per unit"):
+            started.report(line, 3)
+
+
 def test_each_limit_of_a_device_holds_by_itself():
     used = {"lifetime": 6.0, "day": 1.0, "year": 3.0}
     spent = Spent(

@@ -26,10 +26,10 @@ class BudgetSpent(GeoveilError):
     ``asked_per_km`` and ``left_per_km`` hold the two sides.
     """
 
-    def __init__(self, asked_per_km: float, left_per_km: float) -> None:
+    def __init__(self, asked_per_km: float, left_per_km: float, *, unit: str = "km") -> None:
         super().__init__(
-            f"a report (ε {asked_per_km:.6g} per km) must fit what is left of the budget "
-            f"({left_per_km:.6g} per km); wait, or raise the limit knowingly"
+            f"a report (ε {asked_per_km:.6g} per {unit}) must fit what is left of the budget "
+            f"({left_per_km:.6g} per {unit}); wait, or raise the limit knowingly"
         )
         self.asked_per_km = asked_per_km
         self.left_per_km = left_per_km
@@ -42,7 +42,9 @@ def left_of(limit_per_km: float, spent: Fraction) -> float:
 
 def spent_in_words(reports: int, spent: GeoIndistinguishability) -> str:
     """How many reports, and what they cost together."""
-    return f"{reports} report{'' if reports == 1 else 's'} so far, together {spent.amount()}"
+    return (
+        f"{reports} report{'' if reports == 1 else 's'} so far, together {spent.amount(spent.unit)}"
+    )
 
 
 def left_in_words(limit_per_km: float, spent: GeoIndistinguishability) -> str:
@@ -59,6 +61,8 @@ class Budget:
     the same cell under the same mechanism gives the same answer and costs nothing: no averaging.
     The price of that memory: whoever sees two reports of one person that differ knows that the person
     has moved between them, though not from where to where.
+    A budget counts in kilometres, or in the unit of the first mechanism that draws on it, such as a step
+    of a line; no other unit can be added to it.
 
     >>> import geoveil as gv
     >>> grid = gv.Grid(rows=4, columns=4, cell_km=0.5)
@@ -94,7 +98,7 @@ class Budget:
         cost = positive("epsilon_per_km", epsilon_per_km)
         spent = self.guarantee.plus(GeoIndistinguishability(cost))
         if spent.exact > as_written(self.limit_per_km):
-            raise BudgetSpent(cost, self.left_per_km)
+            raise BudgetSpent(cost, self.left_per_km, unit=self.guarantee.unit)
         self.guarantee, self.spent_per_km = spent, spent.epsilon_per_km
         self.charges.append((what, cost))
 
@@ -105,10 +109,22 @@ class Budget:
         key = (mechanism, int(indices("cell", cell, mechanism.space.size)))
         if key not in self.answers:
             check_claim(mechanism, promise := _promise(mechanism))
+            self._count_in(promise.unit)
             self.charge(repr(mechanism), promise.epsilon_per_km)
             drawn = mechanism.sample(cell) if draw is None else draw(key[1])
             self.answers[key] = int(drawn)
         return self.answers[key]
+
+    def _count_in(self, unit: str) -> None:
+        """The unit of a mechanism must be that of what was spent before, if anything was."""
+        if unit == self.guarantee.unit:
+            return
+        if self.charges or self.guarantee.exact:
+            raise InvalidInput(
+                f"the ledger counts ε per {self.guarantee.unit}; a mechanism that counts per {unit} must "
+                "have a budget of its own"
+            )
+        self.guarantee = self.guarantee.counted_in(unit)
 
     def summary(self) -> str:
         """The ledger in words: about people where it knows how they came into every mechanism."""
