@@ -5,23 +5,20 @@ Circular noise on the plane (:class:`CircularNoise`, :func:`optimal_noise`), mec
 function ℓ and a region (:func:`applicable_theorems`).
 """
 
-from geoveil.optimal.circular import CircularNoise, PrivacyCheck
-from geoveil.optimal.optimal_mechanism import Optimality, OptimalMechanism, optimal_mechanism
-from geoveil.optimal.radial import NoiseOptimality, OptimalNoise, optimal_noise
+from geoveil.optimal.circular import CircularNoise
+from geoveil.optimal.optimal_mechanism import OptimalMechanism, optimal_mechanism
+from geoveil.optimal.radial import OptimalNoise, optimal_noise
 from geoveil.optimal.regularity import (
     Region,
-    Regularity,
     TablePrivacy,
-    Theorems,
     applicable_theorems,
     regularity,
     superadditive_from_km,
 )
-from geoveil.optimal.strategy import OptimalStrategy, StrategyOptimality, optimal_strategy
+from geoveil.optimal.strategy import OptimalStrategy, optimal_strategy
 
 __all__ = [
-    "CircularNoise", "NoiseOptimality", "OptimalMechanism", "OptimalNoise", "OptimalStrategy",
-    "Optimality", "PrivacyCheck", "Region", "Regularity", "StrategyOptimality", "TablePrivacy",
-    "Theorems", "applicable_theorems", "optimal_mechanism", "optimal_noise", "optimal_strategy",
-    "regularity", "superadditive_from_km",
+    "CircularNoise", "OptimalMechanism", "OptimalNoise", "OptimalStrategy", "Region", "TablePrivacy",
+    "applicable_theorems", "optimal_mechanism", "optimal_noise", "optimal_strategy", "regularity",
+    "superadditive_from_km",
 ]  # fmt: skip

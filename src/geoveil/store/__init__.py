@@ -12,7 +12,6 @@ from geoveil.store.records import (
     Overloaded,
     PreparationRecord,
     RoundRecord,
-    Snapshot,
     State,
     StoreFailed,
     TokenRecord,
@@ -21,7 +20,7 @@ from geoveil.store.records import (
 
 __all__ = [
     "CampaignRecord", "ClosingRecord", "Contents", "EstimateRecord", "GroupWriter", "Job",
-    "NewerSchema", "Overloaded", "PreparationRecord", "RoundRecord", "Snapshot", "State", "Store",
+    "NewerSchema", "Overloaded", "PreparationRecord", "RoundRecord", "State", "Store",
     "StoreFailed", "TokenRecord", "Upload",
     "copy_store", "open_store", "restore_backup", "write_backup",
 ]  # fmt: skip
