@@ -213,11 +213,10 @@ def test_without_the_extra_it_says_what_to_install(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(os.name == "nt", reason="signals and pipes are those of POSIX")
 @pytest.mark.parametrize(
-    ("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)], ids=["SIGINT", "SIGTERM"]
+    ("number", "code"),
+    [("SIGINT", 130), ("SIGTERM", 143), ("SIGHUP", 143)],
 )
-def test_an_interrupted_run_leaves_nothing_behind(
-    tmp_path: Path, number: signal.Signals, code: int
-) -> None:
+def test_an_interrupted_run_leaves_nothing_behind(tmp_path: Path, number: str, code: int) -> None:
     os.mkfifo(tmp_path / "slow.csv")
     target = tmp_path / "noisy.csv"
     process = start(
@@ -230,9 +229,35 @@ def test_an_interrupted_run_leaves_nothing_behind(
         while not list(tmp_path.glob(".noisy.csv.*.partial")):
             pipe.write(b"48.85,2.35\n" * 1000)
             assert process.poll() is None
-        process.send_signal(number)
+        process.send_signal(signal.Signals[number])
         assert process.wait(timeout=60) == code
     assert [each.name for each in tmp_path.iterdir()] == ["slow.csv"]
+
+
+@pytest.mark.skipif(os.name == "nt", reason="signals and pipes are those of POSIX")
+@pytest.mark.parametrize(
+    ("source", "target", "closed", "code", "said"),
+    [
+        ("places.csv", "noisy.csv", ">&-", 0, ""),
+        ("places.csv", "noisy.csv", ">&- 2>&- <&-", 0, ""),
+        ("places.csv", "-", ">&-", 2, "standard output must be open"),
+        ("-", "noisy.csv", "<&-", 2, "standard input must be open"),
+    ],
+)
+def test_streams_that_are_closed(
+    tmp_path: Path, source: str, target: str, closed: str, code: int, said: str
+) -> None:
+    (tmp_path / "places.csv").write_text("lat,lng\n48.85,2.35\n")
+    done = subprocess.run(
+        ["sh", "-c", f'exec "$@" {closed}', "sh", sys.executable, "-m", "geoveil", "obfuscate",
+         source, "-o", target, *PROMISE],
+        cwd=tmp_path, capture_output=True, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout) == (code, b"")
+    assert said in done.stderr.decode()
+    written = (tmp_path / "noisy.csv").exists()
+    assert written == (code == 0)
+    assert not written or (tmp_path / "noisy.csv").read_text().startswith("cell,lat,lng")
 
 
 @pytest.mark.skipif(os.name == "nt", reason="signals and pipes are those of POSIX")

@@ -236,3 +236,12 @@ def test_a_million_stored_ids_do_not_slow_the_start(
         with capsys.disabled():
             print(f"\n1M ids: ready in {ready:.2f} s, {number.name} in {seconds:.2f} s")  # noqa: T201
     assert stored(server.database, campaign).total() == 1_000_000
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGHUP"), reason="no terminal is closed so")
+def test_a_terminal_that_is_closed_stops_it_in_order(tmp_path: Path) -> None:
+    with Live(tmp_path) as server:
+        server.stop(signal.SIGHUP)
+        assert server.code == 0
+        last = json.loads(server.log.read_text().splitlines()[-1])
+        assert last["event"] == "stopped"

@@ -46,6 +46,8 @@ class Console:
     def result(self, values: Mapping[str, Any], shown: Shown) -> None:
         """The outcome of the command: ``values`` as JSON, or ``shown`` for a person."""
         stream = getattr(sys, self._stream)  # looked up here: tests put others in its place
+        if stream is None:  # closed by whoever started the program, and wants no words
+            return
         if self._machine:
             click.echo(json.dumps(values, indent=2, ensure_ascii=False), file=stream)
             return

@@ -59,7 +59,8 @@ def command(
         require(module, extra, "the demo", package)
     console = Console(machine=machine)
     randomness = SYSTEM if seed is None else gv.seeded(seed)
-    stays = not (once or machine or os.environ.get("CI") or not sys.stdout.isatty())
+    on_terminal = sys.stdout is not None and sys.stdout.isatty()
+    stays = not (once or machine or os.environ.get("CI") or not on_terminal)
     folder = Path(output)
     folder.mkdir(parents=True, exist_ok=True)
     log = folder / "collector.log"

@@ -90,7 +90,8 @@ class Program(click.Group):
         given = list(sys.argv[1:] if args is None else args)
         try:
             code = super().main(given, prog_name or "geoveil", complete_var, False, **extra)
-            sys.stdout.flush()
+            if sys.stdout is not None:
+                sys.stdout.flush()
         except BaseException as error:
             if "--debug" in given and not isinstance(error, (click.ClickException, SystemExit)):
                 raise
@@ -189,13 +190,36 @@ def _leave_pipe() -> int:
     return BROKEN_PIPE
 
 
+def _fill_closed_streams() -> None:
+    """Let no file get the number of a standard stream that was closed before the program began.
+
+    ``sys.stdout`` and ``sys.stdin`` stay ``None`` then, and data for them is refused; words go nowhere.
+    """
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # the first that is free, which is this one
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w")  # noqa: PTH123, SIM115
+
+
 def run() -> None:
-    """The program as a process of its own: SIGTERM unwinds it, so half-written files are removed."""
+    """The program as a process of its own: SIGTERM unwinds it, so half-written files are removed.
+
+    So does a terminal that is closed, unless ``nohup`` has made the program deaf to it.
+    """
 
     def terminate(number: int, frame: FrameType | None) -> NoReturn:
         raise SystemExit(TERMINATED)
 
+    def end(number: int, frame: FrameType | None) -> None:
+        signal.raise_signal(signal.SIGTERM)  # which the server may have made its own
+
     signal.signal(signal.SIGTERM, terminate)
+    if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) is signal.SIG_DFL:
+        signal.signal(signal.SIGHUP, end)
+    _fill_closed_streams()
     for stream in (sys.stdout, sys.stderr):  # a terminal without Greek letters gets question marks
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")

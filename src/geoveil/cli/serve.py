@@ -66,7 +66,8 @@ def command(config: Path | None, machine: bool, **flags: Any) -> None:
         if ignored:
             rows["ignored"] = f"{', '.join(ignored)}: set by Kubernetes for its services"
         console.result(values, rows)
-        sys.stdout.flush()
+        if sys.stdout is not None:
+            sys.stdout.flush()
 
     serve(settings, announce)
 

@@ -23,6 +23,9 @@ from geoveil.store import Overloaded
 P = ParamSpec("P")
 T = TypeVar("T")
 _NICE = 10
+_HANGUP = [signal.SIGHUP] if hasattr(signal, "SIGHUP") else []
+SENT_TO_ALL = (signal.SIGINT, signal.SIGTERM, *_HANGUP)
+"""What a terminal or systemd sends to all processes of the service."""
 
 
 class Stopped(GeoveilError):
@@ -114,8 +117,8 @@ class ProcessApart:
 
 def _serve(pipe: Connection) -> None:
     """The life of the process: calls in, answers (or the trace of what was raised) out."""
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, signal.SIG_IGN)  # sent to all processes: the server says when to stop
+    for number in SENT_TO_ALL:
+        signal.signal(number, signal.SIG_IGN)  # the server says when to stop
     with suppress(AttributeError, OSError):
         os.nice(_NICE)
     warnings.simplefilter("ignore")  # they would stand between the lines of the log
@@ -131,6 +134,16 @@ def _serve(pipe: Connection) -> None:
                 raise
             except Exception as problem:
                 pipe.send(trace_of(problem))
+
+
+def start_deaf(start: Callable[[], None]) -> None:
+    """Start something that hears no terminal that is closed, as it hears no Ctrl-C."""
+    kept = [(number, signal.signal(number, signal.SIG_IGN)) for number in _HANGUP]
+    try:
+        start()
+    finally:
+        for number, before in kept:
+            signal.signal(number, before)
 
 
 class Calculator(ProcessApart):

@@ -14,6 +14,7 @@ import threading
 from collections.abc import Callable
 from contextlib import closing, suppress
 from dataclasses import dataclass, replace
+from multiprocessing import resource_tracker
 from multiprocessing.connection import wait
 from multiprocessing.process import BaseProcess
 from multiprocessing.synchronize import Event
@@ -24,6 +25,7 @@ from urllib.parse import urlsplit
 import uvicorn
 
 from geoveil.errors import InvalidInput
+from geoveil.server.apart import start_deaf
 from geoveil.server.app import Application, Service
 from geoveil.server.connections import Protocol
 from geoveil.server.logs import Log, capture_libraries
@@ -55,6 +57,7 @@ class Supervisor:
         """Start all, say when all listen, replace those that die, and stop all in the end."""
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._stop)
+        start_deaf(resource_tracker.ensure_running)  # beside Python's processes, to the end
         with suppress(OSError):  # where nothing can be written, each tells its own counts
             self._folder = Path(tempfile.mkdtemp(prefix="geoveil-metrics-"))
         started = [self._start(number) for number in range(self._settings.processes)]
@@ -100,6 +103,8 @@ class Supervisor:
 
 def _live(settings: Settings, listening: Event, place: PlaceOfProcess | None) -> None:
     """The life of a process: it ends with its supervisor, however that ends."""
+    if hasattr(signal, "SIGHUP"):
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
 
     def end_with_parent() -> None:
         parent = multiprocessing.parent_process()

@@ -109,6 +109,8 @@ class Source:
     def __init__(self, path: str | Path) -> None:
         self.path = file_name(path)
         self.name = "standard input" if self.path == PIPE else self.path
+        if self.path == PIPE and sys.stdin is None:
+            raise InvalidInput("standard input must be open to read from it; it is closed")
         raw = sys.stdin.buffer if self.path == PIPE else Path(path).open("rb")  # noqa: SIM115 (see close)
         self._raw = cast(io.BufferedReader, raw)
         try:  # the length of a regular file; ``None`` where there is no knowing it
@@ -166,7 +168,7 @@ class Source:
         return b"".join(pieces)
 
     def close(self) -> None:
-        if self._raw is not sys.stdin.buffer:
+        if self.path != PIPE:
             self._raw.close()
 
     def __enter__(self) -> Source:

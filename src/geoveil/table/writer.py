@@ -111,6 +111,8 @@ def check_target(target: str, *others: str | None) -> None:
 def binary_sink(path: str) -> Iterator[IO[bytes]]:
     """Bytes to write to: a file that appears whole, packed by its ending, or standard output for ``-``."""
     if path == PIPE:
+        if sys.stdout is None:
+            raise InvalidInput("standard output must be open to write to it; it is closed")
         yield sys.stdout.buffer
         sys.stdout.buffer.flush()
         return
