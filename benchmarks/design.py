@@ -140,7 +140,7 @@ def million_cells() -> Figure:
     """8 Blahut–Arimoto steps on 10⁶ cells beside nothing but the transforms of their products."""
     grid = Grid(rows=_SIDE, columns=_SIDE, cell_km=0.5)
     prior, kernel = city_prior(grid), exponential_kernel(grid, 1.0)
-    kernel.apply(prior)
+    kernel._push(prior)
     return ratio(
         "Blahut–Arimoto, 8 steps, 10⁶ cells",
         lambda: maximise(kernel, prior, stop=Steps(_DESIGN_STEPS)),

@@ -8,6 +8,7 @@ import pytest
 import geoveil as gv
 from geoveil.channel import kernel as kernel_module
 from geoveil.channel.kernel import DenseKernel, LatticeKernel, kernel_on, lattice_distances_km
+from geoveil.mechanism.elastic import exponential_kernel
 
 SHAPES = [(1, 1), (1, 9), (9, 1), (2, 2), (7, 12)]
 
@@ -33,8 +34,8 @@ def test_apply_is_the_sum_written_out(shape: tuple[int, int], dense_size: int) -
     assert kernel.exact == (dense_size > 0)
     values = np.random.default_rng(0).normal(size=(2, 3, grid.size))
     wanted = np.array([[direct(grid, 1.3, v) for v in row] for row in values])
-    np.testing.assert_allclose(kernel.apply(values), wanted, rtol=0, atol=1e-13)
-    assert (np.abs(kernel.apply(values) - wanted) <= kernel.noise(values)).all()
+    np.testing.assert_allclose(kernel._push(values), wanted, rtol=0, atol=1e-13)
+    assert (np.abs(kernel._push(values) - wanted) <= kernel.noise(values)).all()
     rows = kernel.rows(np.arange(grid.size))
     np.testing.assert_allclose(rows, np.exp(-1.3 * grid.distances_km()), rtol=1e-14)
 
@@ -78,8 +79,19 @@ def test_spaces_choose_their_structure() -> None:
     places = kernel_on(gv.Points(xy_km=[(0, 0), (3, 4)]), lambda distance: 1 / (1 + distance))
     assert isinstance(line, LatticeKernel)
     assert isinstance(places, DenseKernel)
-    assert places.apply(np.array([1.0, 0.0])).tolist() == [1.0, 1 / 6]
+    assert places._push(np.array([1.0, 0.0])).tolist() == [1.0, 1 / 6]
     assert places.rows(np.array([1])).tolist() == [[1 / 6, 1.0]]
     assert lattice_distances_km(gv.Line(3)).tolist() == [[0.0, 1.0, 2.0]]
     with pytest.raises(TypeError):
         lattice_distances_km(gv.Points(xy_km=[(0, 0), (3, 4)]))
+
+
+def test_a_mechanism_takes_the_one_product_of_its_kernel_both_ways() -> None:
+    draws = np.random.default_rng(11)
+    places = gv.Points(xy_km=10 * draws.random((70, 2)))
+    mechanism, values = gv.Exponential(places, epsilon_per_km=1.5), draws.gamma(0.5, size=70)
+    kernel, weights = exponential_kernel(places, mechanism.beta_per_km), mechanism.weights
+    assert np.array_equal(
+        mechanism.pull(values),
+        kernel._push(values * weights) * np.exp(-mechanism.log_normaliser),
+    )

@@ -35,7 +35,7 @@ def test_rows_of_a_kernel_are_windows_of_its_table() -> None:
     offsets = places[:, None] - places[None, :]
     wanted = signed[offsets[..., 0] + 2, offsets[..., 1] + 4]
     np.testing.assert_array_equal(kernel.rows(np.arange(15)), wanted)
-    np.testing.assert_allclose(kernel.apply(np.arange(15.0)), wanted @ np.arange(15.0), rtol=1e-12)
+    np.testing.assert_allclose(kernel._push(np.arange(15.0)), wanted @ np.arange(15.0), rtol=1e-12)
 
 
 @pytest.mark.parametrize(

@@ -89,8 +89,8 @@ def test_products_by_fft_are_the_sums_written_out(
     assert isinstance(kernel, PartialKernel)
     matrix = np.exp(-0.8 * vectors.distances_km())
     values = np.random.default_rng(0).normal(size=(2, vectors.size))
-    np.testing.assert_allclose(kernel.apply(values), values @ matrix, rtol=0, atol=1e-12)
-    assert (np.abs(kernel.apply(values) - values @ matrix) <= kernel.noise(values)).all()
+    np.testing.assert_allclose(kernel._push(values), values @ matrix, rtol=0, atol=1e-12)
+    assert (np.abs(kernel._push(values) - values @ matrix) <= kernel.noise(values)).all()
     np.testing.assert_allclose(kernel.rows(np.arange(vectors.size)), matrix, rtol=1e-14)
     np.testing.assert_allclose(kernel.apply_exactly(np.abs(values[0])), np.abs(values[0]) @ matrix)
 
@@ -108,8 +108,8 @@ def test_products_entry_by_entry_are_the_sums_written_out(
     assert isinstance(kernel, box.CountKernel)
     matrix = np.exp(-0.8 * vectors.distances_km())
     values = np.random.default_rng(0).normal(size=(2, vectors.size))
-    np.testing.assert_allclose(kernel.apply(values), values @ matrix, rtol=0, atol=1e-12)
-    np.testing.assert_allclose(kernel.apply(values[0]), values[0] @ matrix, rtol=0, atol=1e-12)
+    np.testing.assert_allclose(kernel._push(values), values @ matrix, rtol=0, atol=1e-12)
+    np.testing.assert_allclose(kernel._push(values[0]), values[0] @ matrix, rtol=0, atol=1e-12)
     np.testing.assert_allclose(kernel.rows(np.arange(vectors.size)), matrix, rtol=1e-14)
 
 
@@ -129,14 +129,14 @@ def test_kernels_in_any_number_of_dimensions(
         for x in cells
     ])  # fmt: skip
     values = generator.normal(size=(2, len(cells)))
-    np.testing.assert_allclose(kernel.apply(values), values @ matrix, rtol=0, atol=1e-12)
+    np.testing.assert_allclose(kernel._push(values), values @ matrix, rtol=0, atol=1e-12)
     np.testing.assert_allclose(kernel.rows(np.arange(len(cells))), matrix, rtol=1e-15)
     even = LatticeKernel(table[tuple(slice(n - 1, None) for n in shape)])
     around = np.array([
         [even.table[tuple(abs(a - b) for a, b in zip(x, z, strict=True))] for z in cells]
         for x in cells
     ])  # fmt: skip
-    np.testing.assert_allclose(even.apply(values), values @ around, rtol=0, atol=1e-12)
+    np.testing.assert_allclose(even._push(values), values @ around, rtol=0, atol=1e-12)
     assert even.norm >= np.sqrt(np.square(around).sum(axis=1).max()) * (1 - 1e-12)
 
 

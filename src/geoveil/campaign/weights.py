@@ -48,7 +48,7 @@ def equalising_weights(
     used = exponential_kernel(space, beta) if kernel is None else kernel
     product, near_inverse = (
         LinearOperator((space.size, space.size), matvec=matvec, dtype=np.float64)
-        for matvec in (used.apply, used.apply_near_inverse)
+        for matvec in (used._push, used.apply_near_inverse)
     )
     solution, _ = cg(product, np.ones(space.size), rtol=1e-9, maxiter=2000, M=near_inverse)
     raised = np.maximum(solution, _LEAST_SHARE * np.maximum(solution, 0.0).mean())
@@ -83,7 +83,7 @@ def with_leverage(kernel: Kernel, weights: FloatArray, most: float) -> FloatArra
         return weights
     aim, raised, low = most * (1 - _INSIDE), weights, np.zeros(size, dtype=bool)
     while True:
-        found = low | (kernel.apply(raised) > aim * raised * (1 + _INSIDE / 2))
+        found = low | (kernel._push(raised) > aim * raised * (1 + _INSIDE / 2))
         if (found == low).all():
             scaled: FloatArray = raised / raised.sum()
             return scaled
@@ -92,17 +92,17 @@ def with_leverage(kernel: Kernel, weights: FloatArray, most: float) -> FloatArra
 
         def lacking(values: FloatArray, low: BoolArray = low) -> FloatArray:
             inside = np.where(low, values, 0.0)
-            return np.where(low, aim * values - kernel.apply(inside), values)
+            return np.where(low, aim * values - kernel._push(inside), values)
 
         product = LinearOperator((size, size), matvec=lacking, dtype=np.float64)
-        wanted = np.where(low, kernel.apply(kept), 0.0)
+        wanted = np.where(low, kernel._push(kept), 0.0)
         solution, _ = cg(product, wanted, rtol=1e-11, maxiter=2000)
         raised = np.where(low, np.maximum(solution, weights), weights)
 
 
 def least_leverage(kernel: Kernel, size: int) -> float:
     """A leverage that weights can keep, a hundredth above the least there is: K's top eigenvalue."""
-    product = LinearOperator((size, size), matvec=kernel.apply, dtype=np.float64)
+    product = LinearOperator((size, size), matvec=kernel._push, dtype=np.float64)
     if size < _SMALL:
         top = np.linalg.eigvalsh(kernel.rows(np.arange(size)))[-1]
     else:

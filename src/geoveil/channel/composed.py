@@ -152,7 +152,7 @@ class RankOneChannel(Channel):
         if lattice_shape(self.space) is None:
             return super().mean_of_distance(function)
         own = self._diagonal * function(np.zeros(1))
-        return np.asarray(own + self._left * kernel_on(self.space, function).apply(self._right))
+        return np.asarray(own + self._left * kernel_on(self.space, function)._push(self._right))
 
 
 # --- The average of several channels: the mechanism of a person drawn at random

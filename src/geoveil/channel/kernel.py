@@ -39,18 +39,17 @@ def fft_workers(size: int) -> int:
 
 
 class Kernel(Operator):
-    """K[x, z] = k(d(x, z)): a symmetric operator, its own adjoint, so that one product serves as both."""
+    """K[x, z] = k(d(x, z)): a symmetric operator, its own adjoint, so that ``_push`` serves as both.
 
-    @abstractmethod
-    def apply(self, values: FloatArray) -> FloatArray:
-        """Kv over the last axis, to about ``noise(values)`` absolute."""
+    It is Kv over the last axis, to about ``noise(values)`` absolute.
+    """
 
     @abstractmethod
     def rows(self, cells: IntArray) -> FloatArray:
         """The exact rows of some cells."""
 
     def noise(self, values: FloatArray) -> FloatArray:
-        """An absolute error that ``apply`` stays below, one for each vector (last axis kept as 1)."""
+        """An absolute error that ``_push`` stays below, one for each vector (last axis kept as 1)."""
         return noise_of(values, self.fft_noise)
 
     def apply_near_inverse(self, values: FloatArray) -> FloatArray:
@@ -66,7 +65,7 @@ class Kernel(Operator):
         support = np.flatnonzero(values)
         return refined(
             values[support],
-            self.apply(values),
+            self._push(values),
             self._push_noise(values),
             lambda cells: self._entries(cells, support),
             budget=budget,
@@ -76,11 +75,8 @@ class Kernel(Operator):
     def _entries(self, cells: IntArray, others: IntArray) -> FloatArray:
         return self.rows(cells)[:, others]
 
-    def _push(self, theta: FloatArray) -> FloatArray:
-        return self.apply(theta)
-
     def _pull(self, values: FloatArray) -> FloatArray:
-        return self.apply(values)
+        return self._push(values)
 
     def _row(self, row: int) -> FloatArray:
         return self.rows(np.array([row]))[0]
@@ -134,15 +130,15 @@ class LatticeKernel(Kernel):
             folded = np.concatenate((onward, gap, back)).swapaxes(0, axis)
         return folded
 
-    def apply(self, values: FloatArray) -> FloatArray:
+    def _push(self, theta: FloatArray) -> FloatArray:
         if self.exact:
-            return np.asarray(values @ self._matrix)
-        if values.ndim > 1 and math.prod(self._padded) >= _LARGE_SIZE:
-            result = np.empty(values.shape)
-            for place in np.ndindex(values.shape[:-1]):
-                result[place] = self._filtered(values[place], self._spectrum)
+            return np.asarray(theta @ self._matrix)
+        if theta.ndim > 1 and math.prod(self._padded) >= _LARGE_SIZE:
+            result = np.empty(theta.shape)
+            for place in np.ndindex(theta.shape[:-1]):
+                result[place] = self._filtered(theta[place], self._spectrum)
             return result
-        return self._filtered(values, self._spectrum)
+        return self._filtered(theta, self._spectrum)
 
     @cached_property
     def _matrix(self) -> FloatArray:
@@ -243,8 +239,8 @@ class PartialKernel(Kernel):
     def shape(self) -> tuple[int, int]:
         return self._cells.size, self._cells.size
 
-    def apply(self, values: FloatArray) -> FloatArray:
-        return self._chosen.take(self._lattice._push(self._chosen.put(values)))
+    def _push(self, theta: FloatArray) -> FloatArray:
+        return self._chosen.take(self._lattice._push(self._chosen.put(theta)))
 
     def rows(self, cells: IntArray) -> FloatArray:
         return self._entries(cells, np.arange(self._cells.size))
@@ -255,9 +251,6 @@ class PartialKernel(Kernel):
 
 class DenseKernel(DenseOperator, Kernel):
     """A kernel on a space without a lattice, as a matrix (at most 4,096 cells)."""
-
-    def apply(self, values: FloatArray) -> FloatArray:
-        return values @ self._matrix
 
     def rows(self, cells: IntArray) -> FloatArray:
         return self._matrix[cells]

@@ -112,7 +112,7 @@ class TruncatedOperator(Operator):
     def _push(self, theta: FloatArray) -> FloatArray:
         rows, columns = self.box
         given = theta.reshape(*theta.shape[:-1], rows, columns)
-        out = self._kernel.apply(theta).reshape(given.shape)
+        out = self._kernel._push(theta).reshape(given.shape)
         # West and east: column c of θ reaches the edge with Σ over at least c columns; along the edge
         # that is a convolution, so spectra (frequency, column) are multiplied and summed over c.
         if self._across:
@@ -144,7 +144,7 @@ class TruncatedOperator(Operator):
             inside[..., _edge(flip)] = 0.0
         for flip in self._down:
             inside[..., _edge(flip), :] = 0.0
-        out = self._kernel.apply(inside.reshape(values.shape)).reshape(given.shape)
+        out = self._kernel._push(inside.reshape(values.shape)).reshape(given.shape)
         # The adjoint of ``_push``: each edge (…, rows) is spread over the columns near it, as the product
         # of its spectrum (…, frequency, 1) and those of the half-line sums (frequency, column).
         if self._across:

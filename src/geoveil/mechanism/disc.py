@@ -145,7 +145,7 @@ class Disc(Mechanism):
         away = LatticeKernel(function(np.hypot(rows[:, None], columns)))
         steps_km = pitch * np.sqrt(np.square(discs.offsets).sum(axis=1))
         near = float(function(steps_km).sum())
-        return np.asarray(self._rise * near + self._level * away.apply(everywhere)[discs.cells])
+        return np.asarray(self._rise * near + self._level * away._push(everywhere)[discs.cells])
 
     @property
     def leverage(self) -> float:

@@ -189,7 +189,7 @@ class Elastic(Mechanism):
         return self._kernel._push_noise(theta * self._inverse) * self.weights
 
     def _pull(self, values: FloatArray) -> FloatArray:
-        result = self._kernel._pull(values * self.weights) * self._inverse
+        result = self._kernel._push(values * self.weights) * self._inverse
         if self._remote.size:  # where the inverse is zero
             remote = [values @ rows.T for _, rows in self._remote_blocks()]
             result += self._far.put(self._at.joined(remote))
@@ -225,7 +225,7 @@ class Elastic(Mechanism):
 
     def mean_of_distance(self, function: Callable[[FloatArray], FloatArray]) -> FloatArray:
         weighted = kernel_on(self.space, lambda d: np.exp(-self.beta_per_km * d) * function(d))
-        means = weighted.apply(self.weights) * self._inverse
+        means = weighted._push(self.weights) * self._inverse
         for cell in self._remote:
             means[cell] = self._row(int(cell)) @ function(self.space.distances_from_km(int(cell)))
         return means

@@ -281,13 +281,13 @@ class CountKernel(Kernel):
     def shape(self) -> tuple[int, int]:
         return len(self._squares), len(self._squares)
 
-    def apply(self, values: FloatArray) -> FloatArray:
+    def _push(self, theta: FloatArray) -> FloatArray:
         size = len(self._squares)
         step = max(1, _CHUNK_OF_BOX // size)
-        block, result = np.empty((step, size)), np.empty(values.shape)
+        block, result = np.empty((step, size)), np.empty(theta.shape)
         for at in range(0, size, step):
             part = self._looked_up(slice(at, at + step), block)
-            result[..., at : at + step] = values @ part.T
+            result[..., at : at + step] = theta @ part.T
         return result
 
     def rows(self, cells: Any) -> FloatArray:

@@ -123,7 +123,7 @@ class LeakageChange:
         """The number of steps that Algorithm 1 makes on these data."""
         objective, before = Objective(operator, weights), np.inf
         for step, point in enumerate(em_path(objective, start)):
-            nearness = self.distances.apply(point.theta)[objective.seen]
+            nearness = self.distances._push(point.theta)[objective.seen]
             distortion = float(objective.weights @ (nearness / point.law))
             leakage = -float(point.log_likelihood) - self.multiplier * distortion
             if before - leakage <= self.threshold or step >= self.maximum:
@@ -230,7 +230,7 @@ class ReleaseDesign:
         wide = self.law.widened(margin).vectors
         spread = np.zeros(wide.size)
         spread[wide.index(self.vectors.vectors)] = ratio
-        gradient = exponential_kernel(wide, self.multiplier).apply(spread)
+        gradient = exponential_kernel(wide, self.multiplier)._push(spread)
         beyond = math.log(ratio.sum()) - self.multiplier * (margin + 1)
         return max(0.0, math.log(gradient.max()), beyond)
 
@@ -308,10 +308,10 @@ class LiftedKernel(Operator):
         return self.kernel.shape
 
     def _push(self, theta: FloatArray) -> FloatArray:
-        return np.maximum(self.kernel.apply(theta), np.maximum(self.kernel.noise(theta), 1e-300))
+        return np.maximum(self.kernel._push(theta), np.maximum(self.kernel.noise(theta), 1e-300))
 
     def _pull(self, values: FloatArray) -> FloatArray:
-        return np.maximum(self.kernel.apply(values), 0.0)
+        return np.maximum(self.kernel._push(values), 0.0)
 
     def columns(self, chosen: IntArray) -> FloatArray:
         return self.kernel.columns(chosen)
