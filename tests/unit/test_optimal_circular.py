@@ -190,6 +190,19 @@ def test_a_region_admits_more_than_the_plane():
     assert not step.satisfies(gv.PerKilometre(0.8), Region.cells(gv.Line(60))).holds
 
 
+def test_what_nobody_can_move_is_free_under_a_promise_that_is_bounded():
+    """Two people of a disk differ by its diameter at most, however little ℓ allows far away."""
+    local, disk = gv.LocalDifferentialPrivacy(1.0), Region.disk(diameter_km=1.5)
+    noise = gv.optimal_noise(privacy=local, region=disk)
+    assert noise.satisfies(local, disk).holds
+    assert not noise.satisfies(local).holds
+    assert not noise.satisfies(local, Region.disk(diameter_km=1.6)).holds
+    # smooth noise loses exactly ε between people a diameter apart, and more than a little less
+    smooth = laplace(1.0)
+    assert smooth.satisfies(gv.LocalDifferentialPrivacy(1.5), disk).holds
+    assert not smooth.satisfies(gv.LocalDifferentialPrivacy(1.4999), disk).holds
+
+
 def test_probabilities_are_checked():
     with pytest.raises(InvalidInput):
         laplace().radius_km([0.5, 1.5])

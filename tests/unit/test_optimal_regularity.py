@@ -31,6 +31,8 @@ table = TablePrivacy(distances_km=(0.5, 2.0), losses=(0.5, 1.0))
         (gv.PerKilometre(2.0), True, 0.0),
         (gv.GeneralPrivacy(lambda d: 0.7 * d, "0.7 d"), True, 0.0),
         (gv.LocalDifferentialPrivacy(1.0), True, None),
+        (gv.BetweenPositions(2.0), True, 0.0),
+        (gv.BetweenPositions(2.0, slack=0.01), True, None),
         (gv.WithinRadius(radius_km=1.5, epsilon=1.0), False, 1.5),
         (table, False, 2.0),
         (root, True, None),
@@ -74,6 +76,23 @@ def test_which_theorems_hold_in_words():
     assert "there is none" in str(far)
     places = applicable_theorems(gv.PerKilometre(1.0), Region.cells(gv.Line(4)))
     assert not places.laplace_is_optimal
+
+
+def test_laplace_noise_is_best_only_where_the_loss_grows_with_distance_alone():
+    """What rounding adds allows more at once, in a small region still more; and ε = 0 has no noise."""
+    assert applicable_theorems(gv.BetweenPositions(1.0)).laplace_is_optimal
+    rounded = gv.BetweenPositions(1.0, slack=0.3)
+    disk = Region.disk(diameter_km=1.5)
+    for where in (Region.plane(), disk):
+        words = applicable_theorems(rounded, where)
+        assert not words.laplace_is_optimal
+        assert "Theorem 6 does not apply" in str(words)
+    assert not applicable_theorems(rounded, disk).as_on_the_plane
+    reached = [
+        gv.optimal_noise(privacy=rounded, region=where).loss_reached for where in (None, disk)
+    ]
+    assert reached[1] < 1.7 < reached[0] < 1.9 < 2.0  # planar Laplace noise: 2/ε
+    assert not applicable_theorems(gv.PerKilometre(0.0)).laplace_is_optimal
 
 
 def test_a_disk_with_a_regular_function_is_theorem_5():

@@ -160,14 +160,15 @@ class CircularNoise(ByParts, Noise):
 
         R(r) ≤ e^{ℓ_X(r, r′)}·R(r′), with ℓ_X the least ℓ(s) over the moves s that the region admits
         between the two radii. Tested just before and after every edge, at these plus and minus
-        the corners of ℓ and the shortest move between places, and at 600 radii between; beyond
-        the reach only where the noise has an edge there. Reference: NOISE, Theorem 4.
+        the corners of ℓ, the shortest move between places and the diameter, and at 600 radii between;
+        beyond the reach only where the noise has an edge there. Reference: NOISE, Theorem 4.
         """
         check_increasing(privacy)
         where = region or Region.plane()
         edges = self.pieces.edges
         edges = edges[np.linspace(0, edges.size - 1, min(edges.size, _TESTED)).astype(np.int64)]
-        corners = np.append(privacy._corners(), where.shortest_km)
+        ends = [length for length in (where.shortest_km, where.diameter_km) if length < math.inf]
+        corners = np.append(privacy._corners(), ends)
         near = np.concatenate([edges, *(edges + c for c in corners), *(edges - c for c in corners)])
         nudge, farthest = 1e-9 * self.reach_km, self.reach_km * (1 - 1e-12)
         if self.has_edge:
@@ -210,7 +211,8 @@ def _worst(
     def allowed(rows: slice, others: slice) -> FloatArray:
         one, other = radius[rows, None], radius[others]
         moves = where.shortest_move_km(np.abs(one - other), one + other, tolerance)
-        return privacy.loss(np.maximum(moves - tolerance, 0.0))
+        losses = privacy.loss(np.maximum(moves - tolerance, 0.0))
+        return np.where(np.isinf(moves), math.inf, losses)  # no move leads from one to the other
 
     worst, r, other = -math.inf, 0, 0
     step = max(1, _AT_ONCE // radius.size)

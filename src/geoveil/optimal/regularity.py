@@ -15,6 +15,7 @@ import numpy as np
 from geoveil.arrays import ArrayLike, FloatArray, frozen, instance, lengths, positive, yes_or_no
 from geoveil.channel.guarantee import (
     A_GUARANTEE,
+    BetweenPositions,
     GeoIndistinguishability,
     Guarantee,
 )
@@ -187,7 +188,7 @@ def superadditive_from_km(privacy: Guarantee) -> float | None:
     True
     """
     check_increasing(privacy)
-    if isinstance(privacy, GeoIndistinguishability):
+    if _proportional(privacy):
         return 0.0
     moves = _distances(privacy)
     tried = [moves[:: max(1, moves.size // 800)], privacy._corners()]
@@ -199,6 +200,12 @@ def superadditive_from_km(privacy: Guarantee) -> float | None:
     if not holds.any():
         return None
     return 0.0 if holds.all() else float(candidates[holds.argmax()])
+
+
+def _proportional(privacy: Guarantee) -> bool:
+    """Whether ℓ(d) = ε·d; what rounding adds between positions is the same at every distance."""
+    slack = privacy.slack if isinstance(privacy, BetweenPositions) else 0.0
+    return isinstance(privacy, GeoIndistinguishability) and slack == 0.0
 
 
 def _distances(privacy: Guarantee) -> FloatArray:
@@ -334,7 +341,7 @@ def applicable_theorems(privacy: Guarantee, region: Region | None = None) -> The
     contains = start is not None and (where.disk_km >= start if start > 0 else where.disk_km > 0)
     equal = contains or math.isinf(where.diameter_km)
     on_disk = regular.holds and where.is_disk
-    laplace = isinstance(privacy, GeoIndistinguishability) and where.disk_km > 0
+    laplace = _proportional(privacy) and float(privacy.loss(1.0)) > 0 and where.disk_km > 0
     first = "ℓ is regular (Definition 3)."
     if regular.counterexample_km is not None:
         a, b = (f"{distance:.4g}" for distance in regular.counterexample_km)
