@@ -90,6 +90,37 @@ def test_nothing_linkable_is_kept(tmp_path: Path) -> None:
     assert "backup.db" in after_stop
 
 
+def test_a_deleted_campaign_is_gone_from_the_files(tmp_path: Path) -> None:
+    with Live(tmp_path) as server:
+        server.campaign(id="stays", name="Stays")
+        campaign = server.campaign(name="Canary of Lyon")
+        ids = visit(server, campaign)
+        mechanism = server.mechanism(campaign)["id"]
+        with server.operator() as operator:
+            assert operator.delete(f"/api/campaigns/{campaign}").status_code == 204
+        held = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    assert "geoveil.db-wal" in held
+    for name, content in held.items():
+        assert not [each for each in ids if bytes.fromhex(each) in content], name
+        assert b"Canary" not in content, name
+        assert mechanism.encode() not in content, name
+    assert b"Stays" in held["geoveil.db"]
+
+
+def test_the_log_of_the_database_is_emptied_by_and_by(
+    inside: Callable[..., InProcess], tmp_path: Path
+) -> None:
+    clock = Clock()
+    service = inside(open_store(tmp_path / "geoveil.db"), clock=clock)
+    service.campaign()
+    send(service, 20)
+    log = tmp_path / "geoveil.db-wal"
+    assert log.stat().st_size > 0
+    clock.now += 61
+    service.service.campaigns.tick()
+    assert log.stat().st_size == 0
+
+
 @pytest.fixture
 def small(inside: Callable[..., InProcess]) -> tuple[InProcess, Clock]:
     clock = Clock()

@@ -660,6 +660,9 @@ class MemoryStore:
 
     # -- the store itself ------------------------------------------------------------------------
 
+    def settle(self) -> None:
+        """There is no log."""
+
     def check(self) -> None:
         """Raise ``StoreFailed`` once the store is closed."""
         if self._closed:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import time
 from pathlib import Path
 
 from geoveil.store import Store, Upload, open_store, write_backup
@@ -70,6 +71,42 @@ def test_forgotten_ids_are_gone_from_the_file_and_from_backups(tmp_path: Path) -
     for file in tmp_path.iterdir():
         content = file.read_bytes()
         assert not any(device_id(number) in content for number in range(2_000)), file.name
+
+
+def test_the_log_beside_the_file_keeps_neither_order_nor_what_was_removed(tmp_path: Path) -> None:
+    store = open_store(path := tmp_path / "store.db")
+    store.create_campaign(a_campaign(), a_round())
+    for number in range(100):
+        store.add([Upload("paris", 1, device_id(number), number % 3)])
+    log = path.with_name("store.db-wal")
+    assert log.read_bytes().count(device_id(7)) > 1  # once for every commit around it
+    store.settle()
+    assert log.stat().st_size == 0
+    assert path.read_bytes().count(device_id(7)) == 1
+    store.add([Upload("paris", 1, device_id(100), 0)])
+    assert store.delete_campaign("paris")
+    for file in tmp_path.iterdir():
+        content = file.read_bytes()
+        assert not any(device_id(number) in content for number in range(101)), file.name
+        assert b"paris" not in content, file.name
+    store.close()
+
+
+def test_whoever_reads_does_not_keep_uploads_waiting_for_the_log(tmp_path: Path) -> None:
+    store = open_store(path := tmp_path / "store.db")
+    store.create_campaign(a_campaign(), a_round())
+    with store.snapshot() as rows_of:
+        store.add([Upload("paris", 1, device_id(0), 0)])
+        began_s = time.monotonic()
+        store.settle()
+        assert time.monotonic() - began_s < 5  # a tenth of a second, where nothing else runs
+        assert list(rows_of("report")) == []
+        assert store.add([Upload("paris", 1, device_id(1), 0)]) == [True]
+    store.settle()
+    assert path.with_name("store.db-wal").stat().st_size == 0
+    assert [row[1] for row in rows(store, "report")] == sorted([device_id(0), device_id(1)])
+    store.close()
+    store.settle()  # which changes nothing any more
 
 
 def test_a_token_is_kept_as_its_digest_only(tmp_path: Path) -> None:

@@ -373,7 +373,7 @@ class Campaigns:
         self._began = True
 
     def _keep_house(self) -> None:
-        """Once a minute: keep the time, and drop the ids of rounds that accept nothing any more."""
+        """Once a minute: keep the time, drop the ids of rounds that accept nothing any more, and settle."""
         now = self.clock()
         if 0 <= now - self._looked_at < FORGET_EVERY_S:
             return
@@ -381,6 +381,7 @@ class Campaigns:
         self.store.keep_time(int(now))
         if self.clock.certain:
             self.store.forget_ids(now_s=int(now) - QUEUED_S)
+        self.store.settle()
 
     # -- inside ----------------------------------------------------------------------------------
 

@@ -56,6 +56,11 @@ class Store(ABC):
         """Raise ``StoreFailed`` unless the store can read and write now (for readiness)."""
 
     @abstractmethod
+    def settle(self) -> None:
+        """Empty the log beside the tables, where it is ours: it tells how reports came one after another,
+        and holds what was removed. Where somebody reads, a later call does it."""
+
+    @abstractmethod
     def snapshot(self) -> AbstractContextManager[records.Snapshot]:
         """Everything as of one moment, for backups and moves to another store; counting goes on."""
 
@@ -154,6 +159,7 @@ class Store(ABC):
             run(self.LOCKED, campaign=campaign)  # or an estimate would come between two of these
             for statement in sql.DELETE_REST:
                 run(statement, **key)
+        self.settle()
         return True
 
     def rounds(self, campaign: str) -> list[records.RoundRecord]:

@@ -234,6 +234,9 @@ class PostgresStore(Store):
             with connection.transaction():
                 yield run
 
+    def settle(self) -> None:
+        """The log is the server's own."""
+
     def check(self) -> None:
         """Raise ``StoreFailed`` unless the store can read and write now: rewrites its version.
 

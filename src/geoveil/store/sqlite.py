@@ -30,6 +30,7 @@ APPLICATION_ID = 0x67_76_6C_31
 """In the header of the file, so that other programs' databases are left alone ("gvl1")."""
 
 _PATIENCE_MS = 10_000
+_SETTLE_MS = 100
 _CHECKPOINT_PAGES = 4_000  # 16 MiB of log: a page written often is copied once
 _CACHE_KIB = 32_768
 _ROOM_BYTES = 1 << 20  # what a commit of some thousand reports adds to the log
@@ -159,6 +160,22 @@ class SqliteStore(Store):
         with self.writing() as run:
             ((version,),) = run("PRAGMA user_version")
             run(f"PRAGMA user_version = {int(version)}")
+
+    def settle(self) -> None:
+        """Copy the log into the file and empty it; nobody waits long for whoever reads meanwhile."""
+        with self._write_lock:
+            connection = self._writer
+            if connection is None or self._closed:
+                return
+            try:
+                connection.set_busy_timeout(_SETTLE_MS)
+                connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
+            except apsw.BusyError:
+                pass
+            except apsw.Error:
+                self._undo(connection, False)  # opened anew by whoever writes next
+                return
+            connection.set_busy_timeout(_PATIENCE_MS)
 
     @contextmanager
     def snapshot(self) -> Iterator[records.Snapshot]:
