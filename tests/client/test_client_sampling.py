@@ -18,8 +18,8 @@ from client.world import LYON, Collector, device, document
 from contract.statistics import FALSE_ALARM, p_value
 from geoveil.arrays import IntArray
 from geoveil.client.collector import offered
-from geoveil.client.ledger_book import DRAW_BYTES, Period
-from geoveil.position.whole_law import WholeLaw
+from geoveil.client.ledger_book import Period
+from geoveil.position.whole_law import DRAW_BYTES, WholeLaw
 from geoveil.randomness import SYSTEM, Randomness
 
 PLACE = (45.7613, 4.8377)

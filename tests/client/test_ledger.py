@@ -24,7 +24,8 @@ from geoveil.client import Charge, Ledger, Refused
 from geoveil.client import ledger as durable
 from geoveil.client.budget import Limits
 from geoveil.client.collector import Answer
-from geoveil.client.ledger_book import DRAW_BYTES, MIGRATIONS, MOST_STEPS, Period, Round, moved_on
+from geoveil.client.ledger_book import MIGRATIONS, MOST_STEPS, Period, Round, moved_on
+from geoveil.position.whole_law import DRAW_BYTES
 from geoveil.randomness import SYSTEM, Randomness
 
 LIMITS = Limits(10.0)

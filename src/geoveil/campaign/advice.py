@@ -14,7 +14,7 @@ from geoveil.channel.channel import Channel
 from geoveil.channel.guarantee import BetweenPositions, GeoIndistinguishability, Guarantee
 from geoveil.channel.words import promise_of_a_report
 from geoveil.errors import number_of
-from geoveil.estimate import IterativeBayesianUpdate
+from geoveil.estimate import IterativeBayesianUpdate, Progress
 from geoveil.holding import Drawn, Framed, Shown
 from geoveil.measure import (
     check_transport,
@@ -29,7 +29,6 @@ from geoveil.randomness import seeded
 from geoveil.space import Grid, Space
 
 DIAL = (0.0, 0.25, 0.5, 0.75, 0.9, 1.0)
-Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ from geoveil.channel.channel import Channel, Tally
 from geoveil.errors import InvalidInput
 from geoveil.estimate.fitted import Observations
 from geoveil.estimate.objective import Objective, em_path
+from geoveil.estimate.stopping import Progress
 from geoveil.measure import (
     check_transport,
     earth_movers_distance_km,
@@ -29,7 +30,6 @@ from geoveil.randomness import seeded
 from geoveil.space.space import Space
 
 _HINDSIGHT_STEPS = 400
-Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True)

@@ -298,7 +298,7 @@ class MovedOperator(Operator):
         noises: tuple[Product, Product] | None = None,
     ) -> None:
         self.home, self.exact, self.fft_noise = home, exact, home.fft_noise
-        self._at = self.backend = backend
+        self._at = backend
         self._products, self._noises = (push, pull), noises
 
     @property

@@ -24,7 +24,7 @@ from geoveil.client.collector import (
     cost_of,
 )
 from geoveil.client.ledger import Ledger
-from geoveil.client.ledger_book import DRAW_BYTES, Again, Charge, Period, Round, day_of
+from geoveil.client.ledger_book import Again, Charge, Period, Round, day_of
 from geoveil.client.location import (
     Beyond,
     Locate,
@@ -37,6 +37,7 @@ from geoveil.client.location import (
 from geoveil.client.refusal import Refused, Unacknowledged
 from geoveil.document.wire import MechanismDocument
 from geoveil.errors import InvalidInput, RandomnessFailed
+from geoveil.position.whole_law import DRAW_BYTES
 from geoveil.randomness import SYSTEM, Randomness, checked_randomness
 
 LATEST_S = float(1 << 40)

@@ -30,8 +30,6 @@ Again = Literal["never", "day", "round"]
 """When a campaign is reported to again: never, once a day (UTC), once in every round."""
 Drawn = tuple[int, float, float]
 """A report's cell, and the latitude and longitude of its centre in degrees; of a trip, of one end."""
-DRAW_BYTES = 16
-"""Of each draw."""
 
 MIGRATIONS: tuple[tuple[str, ...], ...] = (
     (
