@@ -181,6 +181,8 @@ def test_a_campaign_without_slots_has_no_such_part() -> None:
         ({"slots": "hour", "zone": "localtime"}, "time zone that the service knows"),
         ({"slots": OwnSlots(every="day", names=("all",), starts=(0,)), "zone": ZONE}, "at least 2"),
         ({"slots": OwnSlots(every="day", names=("a", "a"), starts=(0, 9)), "zone": ZONE}, "names"),
+        ({"slots": OwnSlots(every="day", names=("a", "=1+1"), starts=(0, 9)), "zone": ZONE}, "spreadsheets"),
+        ({"slots": OwnSlots(every="day", names=("@a", "b"), starts=(0, 9)), "zone": ZONE}, "spreadsheets"),
         ({"slots": OwnSlots(every="day", names=("a", "b"), starts=(9, 0)), "zone": ZONE}, "starts"),
         ({"slots": OwnSlots(every="day", names=("a", "b"), starts=(0, 1440)), "zone": ZONE}, "star"),
         ({"slots": OwnSlots(every="once", names=("a", "b"), starts=(0, 9)), "zone": ZONE}, "starts"),

@@ -23,6 +23,7 @@ from geoveil.position.positional import STEEPEST_CELL
 from geoveil.server.problem import Problem
 from geoveil.space import MOST_CELLS, Box, Grid
 from geoveil.store import RoundRecord
+from geoveil.table.writer import FORMULAS
 
 NAME_LENGTH = 200
 MOST_REPORTS = 1_000_000_000
@@ -300,7 +301,14 @@ class CampaignSettings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, 
             slots = self.time_slots
         except InvalidFile as problem:
             raise InvalidSetting("slots", str(problem)) from None
-        number = 0 if slots is None else len(slots.names)
+        names = () if slots is None else slots.names
+        if any(name.startswith(FORMULAS) for name in names):
+            raise InvalidSetting(
+                "slots",
+                "names of slots must begin with something else than =, +, - and @: they stand in tables, "
+                "where spreadsheets would compute them",
+            )
+        number = len(names)
         if number < 2:
             raise InvalidSetting(
                 "slots", "slots must be at least 2; leave them out where there is one"

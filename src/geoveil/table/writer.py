@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 _LONGEST_FIELD = 30_000
 """Characters of CSV: a cell of a spreadsheet holds 32,767."""
 
-_FORMULAS = ("=", "+", "-", "@")
+FORMULAS = ("=", "+", "-", "@")
 """With these a formula begins in a spreadsheet."""
 
 _MARKS = re.compile('[,"\r\n]')
@@ -135,7 +135,7 @@ def _pieces(text: str, size: int) -> list[str]:
     pieces, start = [], 0
     while start < len(text):
         stop = start + size
-        while text[stop : stop + 1] in _FORMULAS:
+        while text[stop : stop + 1] in FORMULAS:
             stop += 1
         pieces.append(text[start:stop])
         start = stop
