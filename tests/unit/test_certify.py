@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from decimal import Decimal, localcontext
 
 import numpy as np
 import pytest
@@ -129,6 +130,24 @@ def test_a_claim_of_just_the_loss_holds_and_one_of_less_does_not() -> None:
         table, loss = [[share, 1 - share], [1 - share, share]], math.log(share / (1 - share))
         assert dense(table, gv.LocalDifferentialPrivacy(loss)).holds
         assert not dense(table, gv.LocalDifferentialPrivacy(loss - 1e-6)).holds
+
+
+@pytest.mark.parametrize("apart_km", [1.0, 1e-3, 1e-6])
+def test_no_loss_per_km_is_below_the_exact_one_however_near_the_cells(apart_km: float) -> None:
+    """Rows of whole parts of 2⁵³, which floats hold exactly, against logarithms of fifty digits."""
+    generator, whole = np.random.default_rng(0), 2**53
+    near = gv.Points(xy_km=[[0.0, 0.0], [apart_km, 0.0]])
+    for _ in range(60):
+        first = int(generator.integers(2**50, 2**52))
+        second = first + int(generator.integers(1, 2**30))
+        rows = [[first, whole - first], [second, whole - second]]
+        certificate = gv.certify(gv.DenseChannel(near, np.array(rows) / whole))
+        with localcontext(prec=50):
+            exact = max(
+                abs((Decimal(a) / Decimal(b)).ln()) for a, b in zip(*rows, strict=True)
+            ) / Decimal(apart_km)
+            excess = float(Decimal(certificate.epsilon_per_km) - exact)
+        assert 0 <= excess <= 1e-13 / apart_km
 
 
 def test_a_broken_claim_is_named_where_the_loss_has_a_closed_form() -> None:

@@ -175,8 +175,9 @@ def enumerated(channel: Channel, claim: Guarantee | None) -> Certificate:
     per_km = losses / distances
     worst = (int(per_km.argmax()) // len(losses), int(per_km.argmax()) % len(losses))
     problem = _broken_claim(claim, losses, distances, tolerance)
+    above = _up(losses)  # before it is divided: among near cells an error of a logarithm grows
     return Certificate(
-        float(_up(per_km[worst])), float(_up(losses.max())), claim, problem is None,
+        float((above / distances).max()), float(above.max()), claim, problem is None,
         worst, True, how, problem, unit,
     )  # fmt: skip
 
