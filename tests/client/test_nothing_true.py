@@ -185,6 +185,13 @@ def interrupted_at_the_key(it: Any, collector: Collector, patch: pytest.MonkeyPa
     patch.setattr(ledger_book, "moved_on", stopped)
 
 
+def interrupted_at_the_slot(it: Any, collector: Collector, patch: pytest.MonkeyPatch) -> None:
+    """When it is asked for once more, after the document was taken."""
+    asked = it._collector.slot
+    answers = iter([asked, stopped])
+    patch.setattr(it._collector, "slot", lambda *given: next(answers)(*given))
+
+
 def poor(it: Any, collector: Collector, patch: pytest.MonkeyPatch) -> None:
     it.ledger.charge = stopped
 
@@ -197,6 +204,7 @@ FAILURES = [
     interrupted,
     interrupted_later,
     interrupted_at_the_key,
+    interrupted_at_the_slot,
     poor,
 ]
 

@@ -291,11 +291,11 @@ class Device:
         if earlier is not None:
             return earlier
         document, current = self._current(now_s, trip=len(ends) > 1)
+        slot = self._collector.slot(document, now_s)
         period = self._period(now_s, document)
         accepted = self.ledger.accept(current, period, self.limits, now_s, self._randomness)
         if isinstance(accepted, Charge):
             return accepted
-        slot = self._collector.slot(document, now_s)
         report, bits = accepted
         del accepted
         try:
