@@ -187,9 +187,12 @@ def interrupted_at_the_key(it: Any, collector: Collector, patch: pytest.MonkeyPa
 
 def interrupted_at_the_slot(it: Any, collector: Collector, patch: pytest.MonkeyPatch) -> None:
     """When it is asked for once more, after the document was taken."""
-    asked = it._collector.slot
-    answers = iter([asked, stopped])
-    patch.setattr(it._collector, "slot", lambda *given: next(answers)(*given))
+    answers = iter([it._collector.slot, stopped])
+
+    def slot(*given: Any) -> Any:
+        return next(answers)(*given)
+
+    patch.setattr(it._collector, "slot", slot)
 
 
 def poor(it: Any, collector: Collector, patch: pytest.MonkeyPatch) -> None:
