@@ -100,7 +100,7 @@ class _Displaced(Operator):
         self._places, self._part, self._cells = places, part, theta.size
         middle = places.by_cell((places.share[:, None] * places.offset).T)  # (2, cells)
         away = (places.offset.T - middle[:, places.cell]) / _WIDTH  # (2, places)
-        self._moved = places.share * away * theta[places.cell]
+        self._by_place = places.share * away * theta[places.cell]
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -112,12 +112,12 @@ class _Displaced(Operator):
         )
         cell = self._places.cell
         crowd = self._places.spread(more)
-        crowd += east[..., cell] * self._moved[0] + north[..., cell] * self._moved[1]
+        crowd += east[..., cell] * self._by_place[0] + north[..., cell] * self._by_place[1]
         return self._part._push(crowd)
 
     def _pull(self, values: FloatArray) -> FloatArray:
         laws = self._part._pull(values)
-        parts = (self._places.share, *self._moved)
+        parts = (self._places.share, *self._by_place)
         return np.concatenate([self._places.by_cell(laws * part) for part in parts], axis=-1)
 
     def matrix(self) -> FloatArray:
