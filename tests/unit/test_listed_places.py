@@ -260,3 +260,73 @@ def test_hexagons_on_the_command_line(tmp_path: Path) -> None:
         assert wrong.exit_code == 2
         assert wrong.stderr.startswith(f"geoveil: error: output ({output}) must ")
     assert json.loads((tmp_path / "limits.geojson").read_text()) == LIMITS
+
+
+def all_over(mechanism: PositionalElastic) -> np.ndarray:
+    """(cells, reports): the laws of people at 900 places of every cell, in the mean."""
+    even = (np.arange(30) + 0.5) / 30
+    uniform = np.stack(np.meshgrid(even, even), axis=-1).reshape(-1, 2)
+    total = np.zeros((mechanism.space.size, mechanism.report_count))
+    for cell in range(len(total)):
+        inside = mechanism.somewhere(np.full(len(uniform), cell), uniform)
+        places = mechanism.centres.points_km[cell] + inside * mechanism.space.cell_km
+        for _, rows in mechanism._rows_from(places):
+            total[cell] += rows.sum(axis=0) / len(uniform)
+    return total
+
+
+@pytest.mark.parametrize(
+    ("kind", "epsilon_cells", "camouflage", "most"),
+    [
+        ("squares", 1.0, 0.5, 0.0005),
+        ("squares", 2.0, 0.5, 0.0005),
+        ("squares", 2.0, 0.0, 0.011),
+        ("squares", 8.0, 0.5, 0.008),
+        ("hexagons", 1.0, 0.5, 0.004),
+        ("hexagons", 2.0, 0.5, 0.01),
+        ("hexagons", 8.0, 0.5, 0.06),
+    ],
+)
+def test_rows_of_a_few_positions_are_as_near_those_of_all_as_the_documentation_says(
+    kind: str, epsilon_cells: float, camouflage: float, most: float
+) -> None:
+    space: Any = hexagons() if kind == "hexagons" else gv.Grid(rows=4, columns=5, cell_km=1.0)
+    mechanism = gv.elastic(
+        space,
+        epsilon_per_km=epsilon_cells / space.cell_km,
+        camouflage=camouflage,
+        between="positions",
+    )
+    exact = all_over(mechanism)
+    assert np.abs(mechanism.matrix() - exact).sum(axis=1).max() / 2 <= most
+    cells = np.array([0, space.size // 2])
+    drawn_from = mechanism.excerpt(cells).laws  # what an audit compares draws with
+    assert np.abs(drawn_from - exact[cells]).sum(axis=1).max() / 2 < 1e-3
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize(("kind", "draws"), [("hexagons", 200_000), ("squares", 1_000_000)])
+def test_an_audit_does_not_blame_a_mechanism_for_the_positions_of_its_products(
+    kind: str, draws: int
+) -> None:
+    if kind == "hexagons":
+        space: Any = hexagons()
+        mechanism = gv.elastic(space, epsilon_per_km=5.0 / space.cell_km)
+    else:  # with a rim half of every cell at an edge is moved to its centre
+        space = gv.Grid(rows=1, columns=5, cell_km=1.0)
+        mechanism = gv.elastic(space, epsilon_per_km=2.0, camouflage=0.0, between="positions")
+    assert gv.audit(mechanism, draws=draws, randomness=gv.seeded(5)).passed
+
+    class FromTheMiddle(PositionalElastic):
+        def _sample_from(self, cells: Any, inside: Any, randomness: Any) -> Any:
+            return super()._sample_from(cells, 0.5 * inside, randomness)
+
+    wrong = FromTheMiddle(
+        mechanism.space,
+        beta_per_km=mechanism.beta_per_km,
+        weights=mechanism.weights,
+        step=mechanism.step,
+        rim=mechanism.rim,
+    )
+    found = gv.audit(wrong, draws=draws, randomness=gv.seeded(5)).findings
+    assert any("do not follow" in each for each in found)
