@@ -33,6 +33,7 @@ def areas() -> Iterator[Figure]:
     yield from coverage()
     yield from hexagons()
     yield from places()
+    yield from limited()
     yield from many_cells()
 
 
@@ -117,6 +118,19 @@ def places() -> Iterator[Figure]:
         elastic(listed, epsilon_per_km=1.0, camouflage=0.5, between="positions")
         spent = process_time() - before
         yield Figure(f"design of {number:,} places, camouflage 0.5", spent, spent, "s", most_s)
+
+
+def limited() -> Iterator[Figure]:
+    """What it takes to design for a round city of some hundred cells of 0.2 km, at ε = 1 per km."""
+    grid = Grid.from_box(south=48.82, west=2.28, north=48.89, east=2.41, cell_km=0.2)
+    nearest = np.argsort(np.hypot(*grid.centres.T), kind="stable")
+    for number, most_s in ((400, 30.0), (1200, 60.0)):
+        mask = np.zeros(grid.size, dtype=bool)
+        mask[nearest[:number]] = True
+        before = process_time()
+        elastic(MaskedGrid(grid, mask), epsilon_per_km=1.0, camouflage=0.5)
+        spent = process_time() - before
+        yield Figure(f"design of {number:,} cells within limits", spent, spent, "s", most_s)
 
 
 def many_cells() -> Iterator[Figure]:

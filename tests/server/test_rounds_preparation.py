@@ -290,6 +290,28 @@ def test_limits_drawn_meanwhile_are_what_is_prepared(campaigns: Campaigns) -> No
     assert document.round == 1
 
 
+@pytest.mark.parametrize(
+    ("most", "promises", "waits"),
+    [(50, [1.0], False), (50, [1.0, 2.0], True), (20, [1.0], True)],
+)
+def test_limits_of_some_hundred_cells_keep_no_operator_waiting(
+    monkeypatch: pytest.MonkeyPatch, most: int, promises: list[float], waits: bool
+) -> None:
+    monkeypatch.setattr(round_documents, "AT_ONCE_LIMITED", most)
+    several = {"epsilon_per_km": None, "promises_per_km": promises}
+    campaigns = waiting_campaigns(**(several if len(promises) > 1 else {}))
+    assert campaigns.mechanism("paris").number == 1  # the box, which takes a moment
+    campaigns.draw("paris", [WEST])
+    assert (campaigns.state("paris")["state"] == "preparing") == waits
+    if waits:
+        prepared(campaigns)
+    record = campaigns.mechanism("paris")
+    assert record.number == 2
+    documents = read_kept(record.document)
+    assert len(documents) == len(promises)
+    assert documents[0].area.size == 30
+
+
 def test_limits_of_few_cells_open_at_once(campaigns: Campaigns) -> None:
     corner = np.array([(2.28, 48.82), (2.31, 48.82), (2.31, 48.85), (2.28, 48.85), (2.28, 48.82)])
     campaigns.draw("paris", [Outline("corner", ((corner,),))])

@@ -101,7 +101,7 @@ class Campaigns:
         number = after + 1 if waits is None else waits.round
         space = space_of(settings, drawn)
         self._check_unreported(campaign)
-        if not round_documents.at_once(space):
+        if not round_documents.at_once(space, len(settings.rule.promises)):
             kept = self.store.prepare(round_documents.wanted(campaign, number, space))
         else:
             documents = round_documents.first_documents(settings, campaign, now, space, number)

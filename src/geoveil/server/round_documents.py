@@ -20,7 +20,7 @@ from geoveil.errors import InvalidInput, SolverFailed, Unsupported
 from geoveil.position.positional import Placed, PositionalElastic, on_one_lattice
 from geoveil.server.problem import Problem
 from geoveil.server.settings_of_campaign import CampaignSettings
-from geoveil.space import MATRIX_LIMIT, Points, space_from_dict
+from geoveil.space import MATRIX_LIMIT, MaskedGrid, Points, space_from_dict
 from geoveil.store import PreparationRecord, RoundRecord
 
 SLOW_CLOCKS_S = 300
@@ -29,6 +29,8 @@ AT_ONCE_CELLS = MATRIX_LIMIT
 """Up to so many cells a mechanism is made while the operator waits, in some seconds."""
 AT_ONCE_PLACES = 512
 """Of a list of places, which are on no grid: more take long to design for."""
+AT_ONCE_LIMITED = 512
+"""Of cells within city limits: more take a processor ten seconds and more, for each promise."""
 
 Documents = tuple[MechanismDocument, ...]
 """Of one round: one for each promise, the strongest first."""
@@ -199,9 +201,13 @@ def prepare(work: Preparing) -> Prepared:
     return Prepared(record_of(documents, settings, work.now_s))
 
 
-def at_once(space: Placed) -> bool:
-    """Whether a mechanism is made while the operator waits."""
-    return space.size <= (AT_ONCE_PLACES if isinstance(space, Points) else AT_ONCE_CELLS)
+def at_once(space: Placed, promises: int = 1) -> bool:
+    """Whether mechanisms for so many promises are made while the operator waits."""
+    if isinstance(space, Points):
+        return space.size * promises <= AT_ONCE_PLACES
+    if isinstance(space, MaskedGrid):
+        return space.size * promises <= min(AT_ONCE_LIMITED, AT_ONCE_CELLS)
+    return space.size <= AT_ONCE_CELLS
 
 
 def wanted(campaign: str, number: int, space: Placed) -> PreparationRecord:
