@@ -195,8 +195,10 @@ def test_restoring_only_reads_the_backup(tmp_path: Path, opens: Opens) -> None:
     write_backup(eventful(opens("sqlite")), backup)
     before = backup.read_bytes()
     backup.chmod(0o400)
-    restore_backup(backup, opens("memory"))
+    restored = opens("memory")
+    restore_backup(backup, restored)
     assert backup.read_bytes() == before
+    assert restored.campaigns()
 
 
 @pytest.mark.parametrize("content", [b"", b"no database" * 100])

@@ -153,7 +153,7 @@ def restore_backup(path: Path | str, target: Store | str) -> Contents:
         private = Path(folder) / source.name
         shutil.copyfile(source, private)
         with closing(open_store(private)) as backup:
-            if isinstance(target, Store):
+            if not isinstance(target, str):
                 return copy_store(backup, target)
             with closing(open_store(target)) as made:
                 return copy_store(backup, made)
