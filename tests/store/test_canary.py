@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+import os
+import stat
+import sys
 import time
 from pathlib import Path
+
+import pytest
 
 from geoveil.store import Store, Upload, open_store, write_backup
 from geoveil.store.records import TABLES
@@ -107,6 +112,25 @@ def test_whoever_reads_does_not_keep_uploads_waiting_for_the_log(tmp_path: Path)
     assert [row[1] for row in rows(store, "report")] == sorted([device_id(0), device_id(1)])
     store.close()
     store.settle()  # which changes nothing any more
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="has no such modes")
+def test_files_are_their_owners_only_and_one_that_is_there_keeps_its_mode(tmp_path: Path) -> None:
+    kept = os.umask(0o022)
+    try:
+        store = open_store(path := tmp_path / "store.db")
+        start(store)
+        store.add([Upload("paris", 1, device_id(0), 0)])
+        write_backup(store, tmp_path / "backup.db")
+        modes = {file.name: stat.S_IMODE(file.stat().st_mode) for file in tmp_path.iterdir()}
+        store.close()
+    finally:
+        os.umask(kept)
+    assert set(modes) >= {"store.db", "store.db-wal", "backup.db"}
+    assert set(modes.values()) == {0o600}
+    path.chmod(0o640)  # such as for a group of operators
+    open_store(path).close()
+    assert stat.S_IMODE(path.stat().st_mode) == 0o640
 
 
 def test_a_token_is_kept_as_its_digest_only(tmp_path: Path) -> None:

@@ -50,7 +50,8 @@ class SqliteStore(Store):
     """Campaigns, rounds and counts in a SQLite file (WAL, full sync, one writing connection).
 
     A commit is on the disk when it is acknowledged. ``synchronous="NORMAL"`` exists for the test that
-    shows what it loses. Where not ``create``, the file must exist with the schema of this program.
+    shows what it loses. Where not ``create``, the file must exist with the schema of this program. A file
+    that is made is its owner's only: it holds the counts of small rounds, which nobody is told.
     """
 
     def __init__(
@@ -75,6 +76,9 @@ class SqliteStore(Store):
         self._readers: WeakSet[_Reader] = WeakSet()
         self._readers_lock = threading.Lock()
         self._writer: apsw.Connection | None
+        if create and vfs is None:
+            with suppress(OSError):  # it is there, or cannot be: SQLite says so
+                os.close(os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
         with _translated():
             try:
                 self._writer = self._connect_writer(create=create)
