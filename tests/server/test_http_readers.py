@@ -104,10 +104,31 @@ def test_who_waits_too_long_for_the_files_of_others_is_told_so(
 ) -> None:
     monkeypatch.setattr(estimate_routes, "FILE_S", 0.01)
     with watched(estimate_routes, "rendered"):
-        one, other = at_once(closed, ("GET", "estimate.csv", {}), ("GET", "estimate.geojson", {}))
-    assert one.status_code == 200
+        both = at_once(closed, ("GET", "estimate.csv", {}), ("GET", "estimate.geojson", {}))
+    made, other = sorted(both, key=lambda answer: answer.status_code)
+    assert made.status_code == 200
     assert_problem(other, "overloaded")
-    assert closed.get(f"{CAMPAIGN}/estimate.geojson").status_code == 200
+    for ending in ("csv", "geojson"):
+        assert closed.get(f"{CAMPAIGN}/estimate.{ending}").status_code == 200
+
+
+def test_nobody_waits_while_an_estimate_is_hashed(closed: InProcess) -> None:
+    tag = estimate_routes._tag
+    threads = set()
+
+    def noted(*given: Any) -> str:
+        threads.add(threading.get_ident())
+        return tag(*given)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(estimate_routes, "_tag", noted)
+        assert closed.get(f"{CAMPAIGN}/estimate").status_code == 200
+    assert closed.run(_thread()) not in threads
+    assert threads
+
+
+async def _thread() -> int:
+    return threading.get_ident()
 
 
 def test_a_backdrop_is_read_for_districts_once(closed: InProcess) -> None:

@@ -175,7 +175,8 @@ async def _exported(
     service: Service, request: Request, name: str, render: Callable[..., bytes], *given: Any
 ) -> Response:
     """A file of a campaign, not made again for who holds it; open to pages where published."""
-    ending, tag = name.rpartition(".")[2], _tag(name, *given)
+    ending = name.rpartition(".")[2]
+    tag = await service.working(_tag, name, *given)  # megabytes to hash, where others would wait
     try:
         held = holds(request, tag)
         content = b"" if held else await service.files.made(service, tag, render, ending, *given)
