@@ -17,8 +17,10 @@ from hypothesis import strategies as st
 
 import geoveil as gv
 from geoveil.channel.guarantee import SumOfGuarantees
+from geoveil.channel.words import promise_of_a_report, spend_in_words
 from geoveil.errors import InvalidInput
 from geoveil.measure import plant_island, report_within
+from geoveil.optimal import TablePrivacy
 
 PER_KM = gv.GeoIndistinguishability(2.0)
 LOCAL = gv.LocalDifferentialPrivacy(1.0)
@@ -243,4 +245,40 @@ def test_designs_are_shown_by_their_public_names() -> None:
     assert repr(gv.Exponential(grid, epsilon_per_km=1.0)).startswith("Exponential(Grid(")
     assert repr(gv.CircularNoise.of_rings([0.0, 1.0], [1 / np.pi])).startswith(
         "CircularNoise(1 piece,"
+    )
+
+
+@pytest.mark.parametrize(
+    "promise",
+    [
+        gv.GeoIndistinguishability(1.0),
+        gv.WithinRadius(radius_km=2.0, epsilon=1.0),
+        gv.GeneralPrivacy(np.sqrt, "√d"),
+        gv.LocalDifferentialPrivacy(1.0) + gv.GeoIndistinguishability(1.0),
+        TablePrivacy(distances_km=(2.0,), losses=(1.0,)),
+    ],
+    ids=lambda promise: type(promise).__name__,
+)
+def test_a_promise_on_a_line_is_told_in_steps_of_the_line(promise: gv.Guarantee) -> None:
+    blind = gv.DenseChannel(gv.Line(3), np.full((3, 1), 1.0), guarantee=promise)
+    told = blind.guarantee
+    assert told is not None
+    assert "unit" in told.sentence()
+    assert str(told) == told.sentence()
+    for words in (told.sentence(), (told * 2).sentence(), (told + told).amount()):
+        assert "km" not in words
+    assert "unit" not in told.sentence("km")
+    assert "km" in promise.sentence()
+    assert "km" not in told.amount()
+
+
+def test_costs_of_a_line_are_told_in_its_steps() -> None:
+    line = gv.LinearGeometric(gv.Line(7), epsilon_per_unit=1.0)
+    assert line.guarantee.amount() == "ε = 1 per unit"
+    trip = gv.Trips(line).guarantee
+    assert trip is not None
+    assert trip.amount() == "ε = 2 per unit"
+    assert promise_of_a_report(line.guarantee) == line.short_promise
+    assert (
+        spend_in_words(trip, 1) == "Every person has spent at most ε = 2 per unit, in one report."
     )

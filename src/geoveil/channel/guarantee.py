@@ -48,10 +48,10 @@ class Guarantee(ABC):
         """ℓ(d) in nats for each distance; 0 at distance 0."""
 
     @abstractmethod
-    def sentence(self, unit: str = "km") -> str:
-        """The promise in one plain sentence; ``unit`` is that of the space."""
+    def sentence(self, unit: str | None = None) -> str:
+        """The promise in one plain sentence; ``unit`` is that of the space, its own unless given."""
 
-    def amount(self, unit: str = "km") -> str:
+    def amount(self, unit: str | None = None) -> str:
         """How much it is, in a few words."""
         return self.sentence(unit)
 
@@ -180,14 +180,14 @@ class GeoIndistinguishability(_WithEpsilon):
     def loss(self, distance_km: npt.ArrayLike) -> FloatArray:
         return self.epsilon_per_km * lengths("distance_km", distance_km)
 
-    def sentence(self, unit: str = "km") -> str:
+    def sentence(self, unit: str | None = None) -> str:
         return (
             f"geo-indistinguishability, {self.amount(unit)}: the loss between two places that the "
             "mechanism tells apart is at most ε times their distance"
         )
 
-    def amount(self, unit: str = "km") -> str:
-        return f"ε = {words.rounded_up(self.epsilon_per_km)} per {unit}"
+    def amount(self, unit: str | None = None) -> str:
+        return f"ε = {words.rounded_up(self.epsilon_per_km)} per {unit or self.unit}"
 
     def implies(self, other: Guarantee) -> bool:
         if isinstance(other, GeoIndistinguishability) and not isinstance(other, BetweenPositions):
@@ -218,13 +218,13 @@ class BetweenPositions(GeoIndistinguishability):
         distance = lengths("distance_km", distance_km)
         return np.where(distance > 0, super().loss(distance) + self.slack, 0.0)
 
-    def sentence(self, unit: str = "km") -> str:
+    def sentence(self, unit: str | None = None) -> str:
         return (
             f"geo-indistinguishability between positions, {self.amount(unit)}: the loss between any two "
             "positions is at most ε times their distance, and what rounding adds"
         )
 
-    def amount(self, unit: str = "km") -> str:
+    def amount(self, unit: str | None = None) -> str:
         return f"{super().amount(unit)} and {words.rounded_up(self.slack, 2)} for rounding"
 
     def implies(self, other: Guarantee) -> bool:
@@ -263,13 +263,13 @@ class LocalDifferentialPrivacy(_WithEpsilon):
     def loss(self, distance_km: npt.ArrayLike) -> FloatArray:
         return np.where(lengths("distance_km", distance_km) > 0, self.epsilon, 0.0)
 
-    def sentence(self, unit: str = "km") -> str:
+    def sentence(self, unit: str | None = None) -> str:
         return (
             f"local differential privacy, ε = {words.rounded_up(self.epsilon)}: "
             "the loss is at most ε whatever the distance"
         )
 
-    def amount(self, unit: str = "km") -> str:
+    def amount(self, unit: str | None = None) -> str:
         return f"ε = {words.rounded_up(self.epsilon)} whatever the distance"
 
     def implies(self, other: Guarantee) -> bool:
@@ -296,17 +296,17 @@ class WithinRadius(_WithEpsilon):
         near = np.where(distance > 0, self.epsilon, 0.0)
         return np.where(distance <= self.radius_km, near, np.inf)
 
-    def sentence(self, unit: str = "km") -> str:
+    def sentence(self, unit: str | None = None) -> str:
         return (
-            f"location privacy within {words.rounded_down(self.radius_km)} {unit}, "
+            f"location privacy within {words.rounded_down(self.radius_km)} {unit or self.unit}, "
             f"ε = {words.rounded_up(self.epsilon)}: the loss between two places that the mechanism "
             "tells apart is at most ε if they are no farther from each other; farther ones may be "
             "told apart with certainty"
         )
 
-    def amount(self, unit: str = "km") -> str:
+    def amount(self, unit: str | None = None) -> str:
         within = words.rounded_down(self.radius_km)
-        return f"ε = {words.rounded_up(self.epsilon)} between places within {within} {unit}"
+        return f"ε = {words.rounded_up(self.epsilon)} between places within {within} {unit or self.unit}"
 
     def _corners(self) -> FloatArray:
         return np.array([self.radius_km, np.nextafter(self.radius_km, np.inf)])
@@ -344,10 +344,10 @@ class GeneralPrivacy(Guarantee):
             )
         return losses
 
-    def sentence(self, unit: str = "km") -> str:
-        return f"{self.amount(unit)}, d in {unit} between places that the mechanism tells apart"
+    def sentence(self, unit: str | None = None) -> str:
+        return f"{self.amount(unit)}, d in {unit or self.unit} between places that the mechanism tells apart"
 
-    def amount(self, unit: str = "km") -> str:
+    def amount(self, unit: str | None = None) -> str:
         return f"ℓ-privacy with ℓ(d) = {self.name}"
 
 
@@ -375,6 +375,9 @@ class SumOfGuarantees(Guarantee):
         object.__setattr__(self, "parts", tuple(together))
         object.__setattr__(self, "unit", together[0].unit)
 
+    def counted_in(self, unit: str) -> SumOfGuarantees:
+        return SumOfGuarantees(tuple(part.counted_in(unit) for part in self.parts))
+
     def _flat(self) -> Iterator[Guarantee]:
         for part in self.parts:
             yield from part.parts if isinstance(part, SumOfGuarantees) else (part,)
@@ -385,11 +388,11 @@ class SumOfGuarantees(Guarantee):
     def loss(self, distance_km: npt.ArrayLike) -> FloatArray:
         return np.sum([part.loss(distance_km) for part in self.parts], axis=0)
 
-    def sentence(self, unit: str = "km") -> str:
+    def sentence(self, unit: str | None = None) -> str:
         return f"{self.amount(unit)}: the losses between two places that the mechanism tells apart add up"
 
-    def amount(self, unit: str = "km") -> str:
-        return " plus ".join(part.amount(unit) for part in self.parts)
+    def amount(self, unit: str | None = None) -> str:
+        return " plus ".join(part.amount(unit or self.unit) for part in self.parts)
 
     def _corners(self) -> FloatArray:
         return np.concatenate([part._corners() for part in self.parts])

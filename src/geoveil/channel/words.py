@@ -55,7 +55,7 @@ def _rounded(value: float, digits: int, rounding: str, slack: Decimal) -> str:
     return f"{float(context.create_decimal(Decimal(value) * slack)):.{digits}g}"
 
 
-def promise_of_a_report(guarantee: Guarantee | None, unit: str = "km") -> str:
+def promise_of_a_report(guarantee: Guarantee | None, unit: str | None = None) -> str:
     """What a mechanism promises for each report, short enough to stand beside a map.
 
     >>> from geoveil.channel.guarantee import GeoIndistinguishability, LocalDifferentialPrivacy
@@ -80,7 +80,7 @@ def spend_in_words(
     guarantee: Guarantee | None,
     reports_per_person: int | None = None,
     *,
-    unit: str = "km",
+    unit: str | None = None,
     chosen: bool = False,
 ) -> str:
     """What a person has spent, where it is known how often anybody reports; else what a report costs.

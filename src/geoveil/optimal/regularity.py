@@ -69,10 +69,11 @@ class TablePrivacy(Guarantee):
         found = values[np.searchsorted(self.distances_km, distance, side="left")]
         return np.where(distance > 0, found, 0.0)
 
-    def sentence(self, unit: str = "km") -> str:
+    def sentence(self, unit: str | None = None) -> str:
         parts = zip(self.losses, self.distances_km, strict=True)
         listed = ", ".join(
-            f"{rounded_up(loss)} up to {rounded_down(distance)} {unit}" for loss, distance in parts
+            f"{rounded_up(loss)} up to {rounded_down(distance)} {unit or self.unit}"
+            for loss, distance in parts
         )
         return (
             "ℓ-privacy: the loss between two places that the mechanism tells apart is at most "
@@ -95,9 +96,9 @@ class WithinRegion(Guarantee):
         distance = lengths("distance_km", distance_km)
         return np.where(distance <= self.diameter_km, self.privacy.loss(distance), math.inf)
 
-    def sentence(self, unit: str = "km") -> str:
-        wide = f"{rounded_down(self.diameter_km)} {unit}"
-        return f"{self.privacy.sentence(unit)}, in a region of diameter {wide}"
+    def sentence(self, unit: str | None = None) -> str:
+        wide = f"{rounded_down(self.diameter_km)} {unit or self.unit}"
+        return f"{self.privacy.sentence(unit or self.unit)}, in a region of diameter {wide}"
 
     def _corners(self) -> FloatArray:
         edge = [self.diameter_km, np.nextafter(self.diameter_km, np.inf)]
