@@ -222,6 +222,24 @@ def test_other_delimiters_are_named_and_read(tmp_path: Path) -> None:
     assert read(path, delimiter=";")[:2] == ([1.0], [2.0])
 
 
+@pytest.mark.parametrize(
+    ("text", "option"),
+    [
+        ("lat;lng\n1;2\n", "--delimiter ';'"),
+        ("lat\tlng\n1\t2\n", "--delimiter tab"),
+        ("lat,lng\n1,2\n1\n", "--bad-rows drop"),
+        ("lat,lng\n1,2\n,\n", "--bad-rows drop"),
+    ],
+)
+def test_a_wrong_file_is_told_with_the_option_that_helps(
+    tmp_path: Path, text: str, option: str
+) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text(text)
+    with pytest.raises(InvalidFile, match=option):
+        read(path)
+
+
 def test_quoted_line_ends_inside_a_kept_field(tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
     path.write_text('lat,note,lng\n1,"two\nlines",2\n3,one,4\n')

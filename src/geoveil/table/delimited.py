@@ -19,10 +19,12 @@ from pyarrow import csv as arrow_csv
 
 from geoveil.errors import InvalidFile
 from geoveil.table import reader
-from geoveil.table.locations import list_columns
+from geoveil.table.locations import REMEDY, list_columns
 
 _LONGEST_HEADER = 1 << 16
 _SECTION_BLOCKS = 8
+_SPELT = {"\t": "tab"}
+"""Delimiters as the command line has them; others stand in quotes, which a shell needs around ``;``."""
 _SEARCHED = 4
 """Blocks in which a document is looked for: somebody may have sorted the rows."""
 
@@ -73,7 +75,7 @@ class DelimitedReader(reader.TableReader):
                 ) from None
             raise InvalidFile(
                 f"row {self._broken_row} of {self.name} must have {len(self._fields)} fields, "
-                "as the header has; correct it, or drop bad rows"
+                f"as the header has; {REMEDY}"
             ) from None
 
     def sections(self) -> Iterator[reader.Section]:
@@ -175,7 +177,7 @@ class DelimitedReader(reader.TableReader):
         if len(columns) == 1 and others:
             raise InvalidFile(
                 f"{self.name} seems to part its fields by {others[0]!r}, not {self._delimiter!r}; "
-                f"give that delimiter: {list_columns(columns)}"
+                f"give --delimiter {_SPELT.get(others[0], repr(others[0]))}: {list_columns(columns)}"
             )
         self._line_end = b"\n" if b"\n" in head else b"\r"
         self._header_bytes = sum(map(len, head.splitlines(keepends=True)[: lines.line_num]))

@@ -206,7 +206,8 @@ class Extent:
 # --- Checked locations out of a table, bad rows named or dropped, with the columns to keep
 
 BadRows = Literal["raise", "drop"]
-_REMEDY = "correct it, or drop bad rows"
+REMEDY = "correct it, or drop bad rows (--bad-rows drop)"
+"""What to do about a row that cannot be used."""
 
 
 class TripEnd(NamedTuple):
@@ -372,7 +373,7 @@ class LocationTable:
         hint = no_degrees(lat[finite & ~good], lng[finite & ~good])
         few = 2 * np.count_nonzero(good) >= good.size  # then the columns are the right ones
         if hint:
-            return f"{hint}; {_REMEDY if few else self._swap}" if hint == SWAPPED else hint
+            return f"{hint}; {REMEDY if few else self._swap}" if hint == SWAPPED else hint
         if few:
             return ""
         text = written.slice(int(np.flatnonzero(~good)[0]), 1).to_pylist()[0]
@@ -387,16 +388,18 @@ class LocationTable:
         worst = int(np.flatnonzero(~good)[0])
         row = f"row {first + worst + 1} of {self.name}"
         if not told[worst]:
-            return f"{row} must say in {self._person!r} whom it is about; {_REMEDY}"
+            return f"{row} must say in {self._person!r} whom it is about; {REMEDY}"
         shape = self._reader.shape_of(worst) if self._lat == GEOMETRY[0] else None
         if shape is not None:
             return f"{row} must be a point; it is a {shape}; give points, such as the centroids"
         if (on_earth(lat, lng) & told)[worst]:
-            return f"{row} must say in degrees where its trip ended, not only where it began; {_REMEDY}"
+            return (
+                f"{row} must say in degrees where its trip ended, not only where it began; {REMEDY}"
+            )
         finite = np.isfinite(lat[worst]) and np.isfinite(lng[worst])
         degrees = "a latitude in -90 to 90 and a longitude in -180 to 180"
         wanted = degrees if finite else "numbers for its coordinates"
-        return f"{row} must have {wanted}; {self._advice or _REMEDY}"
+        return f"{row} must have {wanted}; {self._advice or REMEDY}"
 
 
 @dataclass(frozen=True)

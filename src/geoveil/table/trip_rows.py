@@ -16,7 +16,7 @@ from geoveil.errors import InvalidFile, Unsupported
 from geoveil.randomness import SYSTEM, Randomness
 from geoveil.space.outside import Outside, OutsideCount
 from geoveil.table import locations, obfuscation
-from geoveil.table.locations import Locations, LocationTable, Reading
+from geoveil.table.locations import REMEDY, Locations, LocationTable, Reading
 from geoveil.table.persons import PersonLimit
 from geoveil.table.reader import TableReader
 from geoveil.table.reports import TIME_NAMES, Advance, reported, time_of
@@ -117,7 +117,7 @@ class ConsecutiveTrips:
         if not self._drop:
             raise InvalidFile(
                 f"row {before + int(missing[0]) + 1} of {self.name} must have a time in {self._time!r}, "
-                "such as 2026-05-01T08:30Z, or seconds, not milliseconds or days; correct it or drop bad rows"
+                f"such as 2026-05-01T08:30Z, or seconds, not milliseconds or days; {REMEDY}"
             )
         self._untimed += missing.size
 
