@@ -112,19 +112,24 @@ def test_who_waits_too_long_for_the_files_of_others_is_told_so(
         assert closed.get(f"{CAMPAIGN}/estimate.{ending}").status_code == 200
 
 
-def test_nobody_waits_while_an_estimate_is_hashed(closed: InProcess) -> None:
-    tag = estimate_routes._tag
-    threads = set()
+@pytest.mark.parametrize(
+    ("module", "name", "path"),
+    [(estimate_routes, "_tag", "estimate"), (dashboard, "_hash", "backdrop")],
+)
+def test_nobody_waits_while_something_long_is_hashed(
+    closed: InProcess, monkeypatch: pytest.MonkeyPatch, module: Any, name: str, path: str
+) -> None:
+    assert closed.request("PUT", f"{CAMPAIGN}/backdrop", operator=True, json=HALF).is_success
+    hashed, threads = getattr(module, name), set()
 
-    def noted(*given: Any) -> str:
+    def noted(*given: Any) -> Any:
         threads.add(threading.get_ident())
-        return tag(*given)
+        return hashed(*given)
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(estimate_routes, "_tag", noted)
-        assert closed.get(f"{CAMPAIGN}/estimate").status_code == 200
-    assert closed.run(_thread()) not in threads
+    monkeypatch.setattr(module, name, noted)
+    assert closed.get(f"{CAMPAIGN}/{path}").status_code == 200
     assert threads
+    assert closed.run(_thread()) not in threads
 
 
 async def _thread() -> int:

@@ -143,7 +143,7 @@ async def districts_of_map(service: Service, request: Request) -> Response:
     campaign, state = await _published(service, request)
     kept = await service.blocking(service.store.backdrop, campaign)
     made = tuple((state["estimate"] or {}).values())
-    key = (campaign, made, hashlib.sha256(kept or b"").hexdigest())
+    key = (campaign, made, await service.working(_hash, kept or b""))
     async with service.reader_asks:
         if kept is not None and key not in service.district_answers:
             given = await service.working(districts_of, kept)
@@ -387,7 +387,13 @@ async def backdrop(service: Service, request: Request) -> Response:
     kept = await service.blocking(service.store.backdrop, campaign)
     if kept is None:
         return Response(status_code=204, headers={"cache-control": "no-store"})
-    return tagged(request, kept, GEOJSON, cache="public, max-age=60")
+    tag = await service.working(_hash, kept)
+    return tagged(request, kept, GEOJSON, cache="public, max-age=60", tag=tag)
+
+
+def _hash(kept: bytes) -> str:
+    """SHA-256 of a backdrop: a few milliseconds, in which others would wait."""
+    return hashlib.sha256(kept).hexdigest()
 
 
 # --- The pages: the dashboard, a published map, the certificate of a mechanism
