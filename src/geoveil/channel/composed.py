@@ -12,7 +12,7 @@ from scipy import sparse
 
 from geoveil.arrays import ArrayLike, ByParts, FloatArray, IntArray, distribution, frozen, indices
 from geoveil.channel.certificate import Certificate, check_claim, enumerated
-from geoveil.channel.channel import Channel, PrivacyLoss, checked_channel
+from geoveil.channel.channel import Channel, Excerpt, PrivacyLoss, checked_channel
 from geoveil.channel.guarantee import GeoIndistinguishability, Guarantee, checked_guarantee
 from geoveil.channel.joint import ManyChannels
 from geoveil.channel.kernel import kernel_on, lattice_shape
@@ -344,6 +344,13 @@ class Remapped(ByParts, Channel):
 
     def _sample_from(self, cells: IntArray, inside: FloatArray, randomness: Randomness) -> IntArray:
         return self.map[self.channel._sample_from(cells, inside, randomness)]
+
+    def excerpt(self, cells: IntArray) -> Excerpt:
+        """That of the channel, moved; where its letters are no reports, that of the rows."""
+        inner = self.channel.excerpt(cells)
+        if inner.report_shape or inner.laws.shape[1] != self.map.size:
+            return super().excerpt(cells)
+        return inner._replace(laws=self._gathered(inner.laws), report_values=self.report_count)
 
     def _push(self, theta: FloatArray) -> FloatArray:
         return self._gathered(self.channel._push(theta))
