@@ -308,24 +308,39 @@ def test_wrong_options(checkins: Path, options: list[str], problem: str) -> None
 
 
 @pytest.mark.parametrize("bad_rows", ["raise", "drop"])
-@pytest.mark.parametrize(
-    ("place", "said"),
-    [
-        ("48,8512;2,35", "decimal commas"),
-        ("48°51'24\"N;2°21'03\"E", "minutes and seconds; write decimal degrees"),
-    ],
-)
-def test_coordinates_in_another_notation_are_named(
-    tmp_path: Path, place: str, said: str, bad_rows: str
-) -> None:
+def test_degrees_with_minutes_are_named(tmp_path: Path, bad_rows: str) -> None:
     source = tmp_path / "checkins.csv"
-    source.write_text("lat;lng\n" + 9 * f"{place}\n")
+    source.write_text("lat;lng\n" + 9 * "48°51'24\"N;2°21'03\"E\n")
     result = obfuscate(source, "-o", tmp_path / "noisy.csv", *PROMISE, *BOX, "--delimiter", ";",
                        "--bad-rows", bad_rows)  # fmt: skip
     assert result.exit_code == 2
-    assert said in result.stderr
+    assert "minutes and seconds; write decimal degrees" in result.stderr
     assert "48" not in result.stderr
     assert names(tmp_path) == ["checkins.csv"]
+
+
+def test_a_decimal_comma_is_a_point(tmp_path: Path) -> None:
+    written = [("48.8512", "2.35"), ("48,8512", " 2,35 "), ("48.8512", "+2,35")]
+    noisy = []
+    for number, (lat, lng) in enumerate(written):
+        for delimiter, quote in ((";", ""), (",", '"')):
+            source, target = tmp_path / "checkins.csv", tmp_path / f"{number}{delimiter}.csv"
+            row = delimiter.join(f"{quote}{each}{quote}" for each in (lat, lng))
+            source.write_text(f"lat{delimiter}lng\n" + 9 * f"{row}\n")
+            result = obfuscate(source, "-o", target, *PROMISE, *BOX, "--delimiter", delimiter,
+                               "--seed", "1")  # fmt: skip
+            assert result.exit_code == 0, result.output
+            noisy.append(target.read_text())
+    assert len(set(noisy)) == 1
+
+
+@pytest.mark.parametrize("place", ["48,8512,1;2", "1,048.5;2", "48,;2", ",5;2", "4 8,5;2"])
+def test_other_commas_are_no_numbers(tmp_path: Path, place: str) -> None:
+    source = tmp_path / "checkins.csv"
+    source.write_text(f"lat;lng\n{place}\n")
+    result = obfuscate(source, "-o", tmp_path / "n.csv", *PROMISE, *BOX, "--delimiter", ";")
+    assert result.exit_code == 2
+    assert "must have numbers for its coordinates" in result.stderr
 
 
 def test_a_file_of_another_ending_is_what_format_says(checkins: Path) -> None:
@@ -538,7 +553,7 @@ HOSTILE: dict[str, bytes] = {
     "nan.csv": f"lat,lng\n{ROW}NaN,{CANARY}\n".encode(),
     "infinite.csv": f"lat,lng\n{ROW}{CANARY},inf\n".encode(),
     "text.csv": f"lat,lng\n{ROW}north of {CANARY},2.35\n".encode(),
-    "comma.csv": f'lat,lng\n"{CANARY.replace(".", ",")}",2\n'.encode(),
+    "comma.csv": f'lat,lng\n"{CANARY.replace(".", ",")},5",2\n'.encode(),
     "delimiter.csv": f"lat;lng\n{CANARY};2.35\n".encode(),
     "tabs.csv": f"lat\tlng\n{CANARY}\t2.35\n".encode(),
     "missing-column.csv": f"lat,elevation\n{ROW}".encode(),

@@ -37,10 +37,8 @@ _DATA = re.compile(
     re.IGNORECASE,
 )
 
-_NOTATIONS = {
-    r"^\s*[-+]?\d+,\d+\s*$": "these look like numbers with decimal commas; write points instead",
-    r"\d\s*[°º˚]": "these look like degrees, minutes and seconds; write decimal degrees",
-}
+_DECIMAL_COMMA = r"^([-+]?[0-9]+),([0-9]+)$"
+_IN_MINUTES = re.compile(r"\d\s*[°º˚]")
 
 
 def find_column(
@@ -115,8 +113,11 @@ def list_columns(columns: Sequence[str]) -> str:
     return f"it has {shown}{more}" if columns else "it has no columns"
 
 
-def numbers(values: pa.Array) -> FloatArray:
-    """A column as floats; whatever is not a number becomes NaN."""
+def numbers(values: pa.Array, *, degrees: bool = False) -> FloatArray:
+    """A column as floats; whatever is not a number becomes NaN.
+
+    A comma between the digits of ``degrees`` is a decimal one: there are no thousands of them.
+    """
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -129,6 +130,8 @@ def numbers(values: pa.Array) -> FloatArray:
         except pa.ArrowInvalid:  # some entry is no number: the slow way
             binary = pc.cast(values, pa.binary())
             trimmed = pc.replace_substring_regex(binary, pattern=r"^\s+|\s+$", replacement="")
+            if degrees:
+                trimmed = pc.replace_substring_regex(trimmed, _DECIMAL_COMMA, r"\1.\2")
             clean = pc.if_else(pc.match_substring_regex(trimmed, _NUMBER), trimmed, None)
             values = pc.cast(pc.cast(clean, pa.string()), pa.float64())
     elif not re.match("u?int|float|double|half|decimal|null", kind):
@@ -343,14 +346,15 @@ class LocationTable:
         return f"are {self._lat!r} and {self._lng!r} the right columns ({names})"
 
     def _check(self, batch: pa.RecordBatch) -> Locations:
-        lat, lng = numbers(batch.column(self._lat)), numbers(batch.column(self._lng))
+        columns = self._lat, self._lng, *self._to
+        lat, lng, *ends = (numbers(batch.column(name), degrees=True) for name in columns)
         kept, persons, told = batch.select(self.keep), None, np.ones(lat.size, dtype=np.bool_)
         if self._person is not None:
             names, which = persons = entries(batch.column(self._person), self.name)
             told = np.array([is_said(name) for name in names])[which]
         good, to = on_earth(lat, lng) & told, None
         if self._to:
-            to = numbers(batch.column(self._to[0])), numbers(batch.column(self._to[1]))
+            to = ends[0], ends[1]
             good &= on_earth(*to)
         first = self._rows
         self._rows += lat.size
@@ -378,8 +382,9 @@ class LocationTable:
             return ""
         text = written.slice(int(np.flatnonzero(~good)[0]), 1).to_pylist()[0]
         text = text.decode("utf-8", "replace") if isinstance(text, bytes) else str(text)
-        found = (words for mark, words in _NOTATIONS.items() if re.search(mark, text))
-        return next(found, f"{self._columns}?")
+        if _IN_MINUTES.search(text):
+            return "these look like degrees, minutes and seconds; write decimal degrees"
+        return f"{self._columns}?"
 
     def _problem(
         self, lat: FloatArray, lng: FloatArray, told: BoolArray, good: BoolArray, first: int
