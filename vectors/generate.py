@@ -17,7 +17,7 @@ import geoveil as gv
 from geoveil.arrays import FloatArray, IntArray
 from geoveil.channel.guarantee import BetweenPositions
 from geoveil.channel.words import explain_nearby
-from geoveil.client.ledger_book import DRAW_BYTES, Period, moved_on
+from geoveil.client.ledger_book import Period, moved_on
 from geoveil.client.location import in_words
 from geoveil.document.area import Area, packed_integers
 from geoveil.document.canonical import canonical_bytes
@@ -25,7 +25,7 @@ from geoveil.document.slots import Slots
 from geoveil.document.wire import MechanismDocument, publish, served_levels, tag_of
 from geoveil.position.cone import ROUNDING_CELLS, RoundedCone
 from geoveil.position.positional import lattice_step
-from geoveil.position.whole_law import WholeLaw, whole_weights
+from geoveil.position.whole_law import DRAW_BYTES, WholeLaw, whole_weights
 from geoveil.space import Grid, MaskedGrid
 from geoveil.space.projection import TangentPlane
 
