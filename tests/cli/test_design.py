@@ -71,7 +71,8 @@ def test_a_census_is_a_prior(ending: str, tmp_path: Path) -> None:
 
 def test_what_design_says_of_audit_is_so(tmp_path: Path) -> None:
     target = tmp_path / "mechanism.json"
-    gv.save_mechanism(expected(), target)
+    few = gv.Grid(rows=3, columns=4, cell_km=0.5)
+    gv.save_mechanism(gv.elastic(few, epsilon_per_km=2.0), target)
     audited = CliRunner().invoke(program, ["audit", str(target), "--draws", "1000", "--gain"])
     assert "a gain of" in " ".join(audited.stdout.split())
 

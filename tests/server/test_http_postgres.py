@@ -18,6 +18,7 @@ from databases import Cluster
 from geoveil.store import open_store
 from server.live import HANG_S, Live, new_id
 from server.test_http_killed import kill_again_and_again
+from server.test_shared_metrics import counted
 from server.uploads import post, stored
 
 
@@ -144,11 +145,30 @@ def test_every_line_of_the_log_is_json_while_the_database_is_gone(
 @pytest.mark.skipif(
     not Path("/proc/self").exists(), reason="looks at processes as Linux shows them"
 )
-def test_a_process_in_the_place_of_a_dead_one_brings_no_token_back(
+def test_a_process_in_the_place_of_a_dead_one_brings_no_token_back_and_goes_on_counting(
     tmp_path: Path, postgres: Cluster
 ) -> None:
     with Live(tmp_path, postgres.database(), processes=2) as server:
         assert server.process is not None
+        campaign = server.campaign()
+        mechanism = server.mechanism(campaign)["id"]
+        told: list[int] = []
+
+        def ask(times: int) -> None:
+            for _ in range(times):
+                with server.client() as client:
+                    told.append(counted(client.get("/metrics").text))
+
+        for number in range(1, 9):
+            body = {"mechanism": mechanism, "id": new_id(), "cell": 1}
+            with server.client() as client:
+                path = f"/api/campaigns/{campaign}/reports"
+                assert client.post(path, content=json.dumps(body)).status_code == 200
+            ask(1)
+            assert told[-1] <= number
+        time.sleep(1.5)  # each has kept its counts
+        ask(6)
+        assert told[-6:] == [8] * 6
         with closing(open_store(server.database)) as store:
             [kept] = store.tokens()
             assert store.take_back_token(kept.digest)
@@ -157,4 +177,7 @@ def test_a_process_in_the_place_of_a_dead_one_brings_no_token_back(
             while server.log.read_text().count('"started"') < 3:
                 assert time.monotonic() < until_s
                 time.sleep(0.1)
+            ask(6)
+            assert told[-6:] == [8] * 6
+            assert told == sorted(told)
             assert store.tokens() == []

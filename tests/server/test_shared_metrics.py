@@ -2,20 +2,11 @@
 
 from __future__ import annotations
 
-import json
-import os
 import re
-import signal
-import time
 from pathlib import Path
 
-import pytest
-
-from databases import Cluster
 from geoveil.server.logs import Metrics
 from geoveil.server.shared_metrics import PlaceOfProcess, SharedMetrics
-from server.live import HANG_S, Live, new_id
-from server.test_http_postgres import children
 
 _COUNTED = re.compile(r'^geoveil_reports_total{outcome="counted"} (\d+)$', re.MULTILINE)
 
@@ -77,37 +68,3 @@ def test_one_process_needs_no_file() -> None:
     alone = SharedMetrics(own)
     assert alone.alone
     assert alone.text().splitlines() == list(own.lines())
-
-
-@pytest.mark.skipif(
-    not Path("/proc/self").exists(), reason="looks at processes as Linux shows them"
-)
-def test_counters_of_two_processes_never_go_back(tmp_path: Path, postgres: Cluster) -> None:
-    with Live(tmp_path, postgres.database(), processes=2) as server:
-        assert server.process is not None
-        campaign = server.campaign()
-        mechanism = server.mechanism(campaign)["id"]
-        told: list[int] = []
-
-        def ask(times: int) -> None:
-            for _ in range(times):
-                with server.client() as client:
-                    told.append(counted(client.get("/metrics").text))
-
-        for number in range(1, 31):
-            body = {"mechanism": mechanism, "id": new_id(), "cell": 1}
-            with server.client() as client:
-                path = f"/api/campaigns/{campaign}/reports"
-                assert client.post(path, content=json.dumps(body)).status_code == 200
-            ask(1)
-            assert told[-1] <= number
-        time.sleep(1.5)  # each has kept its counts
-        ask(10)
-        assert told[-10:] == [30] * 10
-        os.kill(children(server.process.pid)[0], signal.SIGKILL)
-        until_s = time.monotonic() + HANG_S
-        while server.log.read_text().count('"started"') < 3 and time.monotonic() < until_s:
-            time.sleep(0.1)
-        ask(10)
-        assert told[-10:] == [30] * 10
-        assert told == sorted(told)
