@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+from datetime import datetime
 from pathlib import Path
 
 import numpy as np
@@ -69,6 +70,13 @@ def test_hours_are_those_of_the_zone_and_follow_its_clocks(tmp_path: Path) -> No
     assert json.loads(result.stdout)["slots"] == {"02": 110, "03": 40}
     result = by(path, mechanism, tmp_path / "h.csv", "--by", "weekday-hour", "--time", "time")
     assert list(json.loads(result.stdout)["slots"]) == ["Sunday 00", "Sunday 01", "Sunday 02"]
+
+
+def test_seconds_since_1970_are_times(tmp_path: Path) -> None:
+    times = [datetime.fromisoformat(time).timestamp() for time in TIMES]
+    path, mechanism = written(tmp_path, [f"{time:.0f}" for time in times])
+    result = by(path, mechanism, tmp_path / "h.csv", "--by", "hour", "--zone", "Europe/Paris")
+    assert json.loads(result.stdout)["slots"] == {"10": 300, "20": 200}
 
 
 @pytest.mark.parametrize("ending", ["geojson", "parquet"])

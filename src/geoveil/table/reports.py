@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import date, datetime
+from datetime import UTC, date, datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
@@ -182,6 +183,7 @@ def count_reports(
 
 TIME_NAMES = ("time", "timestamp", "datetime", "date_time", "when")
 """What columns of times are called."""
+_SECONDS = re.compile("[1-9][0-9]{9}", re.ASCII)
 _HOURS: Mapping[str, Callable[[datetime], str]] = {
     "hour": lambda at: f"{at.hour:02}",
     "weekday-hour": lambda at: f"{DAYS[at.weekday()]} {at.hour:02}",
@@ -192,14 +194,19 @@ _ORDER = {name: n for n, name in enumerate(Slots.of_hours("UTC", weekdays=True).
 def time_of(value: Any) -> datetime | None:
     """The time that an entry says; ``None`` where it says none, as a day without an hour.
 
+    Ten digits are seconds since 1970, from 2001 on; eight are a day, thirteen milliseconds.
+
     >>> time_of("2026-05-01T08:30Z").hour, time_of("2026-05-01"), time_of("soon")
     (8, None, None)
+    >>> time_of(1777624200).isoformat(), time_of("20260501"), time_of(1777624200000)
+    ('2026-05-01T08:30:00+00:00', None, None)
     """
     if isinstance(value, datetime):
         return value
     text = (value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)).strip()
-    if text.isdecimal():  # of some such numbers Python would make a time
-        return None
+    if text.isdecimal():  # of some such numbers Python would make another time
+        seconds = _SECONDS.fullmatch(text)
+        return datetime.fromtimestamp(int(text), UTC) if seconds else None
     with suppress(ValueError):
         date.fromisoformat(text)
         return None
@@ -289,8 +296,8 @@ def count_by_slot(
         if without.size and reading.bad_rows == "raise":
             raise InvalidFile(
                 f"row {rows + int(without[0]) + 1} of {reader.name} must have a slot in column "
-                f"{column!r}, such as 2026-05-01T08:30Z for hours; leave such rows out with "
-                "--bad-rows drop"
+                f"{column!r}, such as 2026-05-01T08:30Z or seconds since 1970 for hours; leave such rows "
+                "out with --bad-rows drop"
             )
         for name, number in numbers.items():
             assert name is not None
