@@ -71,7 +71,11 @@ def write_every_format(folder: Path) -> list[Path]:
     geo = {"primary_column": "geometry", "columns": {"geometry": {"encoding": "WKB"}}}
     table = pa.table({"who": WHO, "geometry": wkb})
     pq.write_table(table.replace_schema_metadata({"geo": json.dumps(geo)}), folder / "geo.parquet")
-    return [plain, packed, columnar, features, folder / "geo.parquet"]
+    geo["columns"] = {"geometry": {"encoding": "point"}}
+    pairs = [{"x": b, "y": a} for a, b in zip(LAT, LNG, strict=True)]
+    table = pa.table({"who": WHO, "geometry": pairs})
+    pq.write_table(table.replace_schema_metadata({"geo": json.dumps(geo)}), folder / "xy.parquet")
+    return [plain, packed, columnar, features, folder / "geo.parquet", folder / "xy.parquet"]
 
 
 def test_every_format_gives_the_same_places_and_kept_columns(tmp_path: Path) -> None:
@@ -423,6 +427,23 @@ def test_features_that_are_no_points_are_bad_rows(tmp_path: Path, broken: Any) -
     with pytest.raises(InvalidFile, match="row 2 of"):
         read(path)
     assert read(path, bad_rows="drop")[0] == [1.0, 3.0]
+
+
+def test_pairs_that_are_no_points(tmp_path: Path) -> None:
+    """Missing ones are named by their row, and a column that holds no pairs is no geometry."""
+    geo = {"primary_column": "g", "columns": {"g": {"encoding": "point"}}}
+    pairs = [{"x": 2.0, "y": 1.0}, None, {"x": None, "y": 1.0}, {"x": 2.0, "y": 3.0}]
+    for column in (pairs, [{"x": 1.0}], [b"\0"], [1.0]):
+        table = pa.table({"g": column})
+        path = tmp_path / "a.parquet"
+        pq.write_table(table.replace_schema_metadata({"geo": json.dumps(geo)}), path)
+        if column is pairs:
+            with pytest.raises(InvalidFile, match=r"row 2 of .* must have numbers"):
+                read(path)
+            assert read(path, bad_rows="drop")[:2] == ([1.0, 3.0], [2.0, 2.0])
+        else:
+            with pytest.raises(InvalidFile, match="no column named as a latitude"):
+                read(path)
 
 
 def shapes(path: Path, *made: Any) -> Path:

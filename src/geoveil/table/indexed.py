@@ -28,7 +28,7 @@ _SHAPES = ("point of more dimensions", "LineString", "Polygon", "MultiPoint", "M
 
 
 class IndexedReader(reader.TableReader):
-    """Rows of Arrow, whose points may lie in a column of well-known binary."""
+    """Rows of Arrow, whose points may lie in a column of well-known binary, or of pairs x and y."""
 
     _read = 0
     _shapes: pa.Array | None = None
@@ -41,12 +41,14 @@ class IndexedReader(reader.TableReader):
         arrays = {name: batch.column(name) for name in columns if name not in reader.GEOMETRY}
         if reader.GEOMETRY[0] in columns:
             self._shapes = batch.column(geometry)
-            lng, lat = wkb_points(self._shapes)
+            lng, lat = points_of(self._shapes)
             arrays |= {reader.GEOMETRY[0]: pa.array(lat), reader.GEOMETRY[1]: pa.array(lng)}
         return pa.RecordBatch.from_arrays([arrays[name] for name in columns], columns)
 
     def shape_of(self, row: int) -> str | None:
-        return None if self._shapes is None else wkb_shape(self._shapes[row].as_py())
+        if self._shapes is None or pa.types.is_struct(self._shapes.type):
+            return None
+        return wkb_shape(self._shapes[row].as_py())
 
 
 class ParquetReader(IndexedReader):
@@ -69,10 +71,12 @@ class ParquetReader(IndexedReader):
             self.close()
             raise
         self._geometry, self._crs = None, None
-        try:  # the main geometry column of a GeoParquet file, when it holds well-known binary
+        try:  # the main geometry column of a GeoParquet file, where its points can be read
             geo = geo_metadata(self._file.schema_arrow, path)
             primary, described = str(geo["primary_column"]), geo["columns"][geo["primary_column"]]
-            if described["encoding"] == "WKB" and primary in self.columns:
+            kind = self._file.schema_arrow.field(primary).type
+            pairs = pa.types.is_struct(kind) and {"x", "y"} <= {part.name for part in kind}
+            if described["encoding"] == ("point" if pairs else "WKB"):
                 self._geometry, self._crs = primary, described.get("crs")
                 self.coordinates = reader.GEOMETRY
         except (KeyError, TypeError):
@@ -221,6 +225,15 @@ def wkb_shape(entry: bytes | None) -> str | None:
         return None
     kind = (_kind(entry) & 0xFFFF) % 1000
     return _SHAPES[kind - 1] if 1 <= kind <= len(_SHAPES) else None
+
+
+def points_of(values: pa.Array) -> tuple[FloatArray, FloatArray]:
+    """(x, y) of a column of points; NaN where an entry is none."""
+    if not pa.types.is_struct(values.type):
+        return wkb_points(values)
+    parts = (values.flatten()[values.type.get_field_index(name)] for name in "xy")
+    x, y = (part.cast(pa.float64()).fill_null(np.nan) for part in parts)
+    return x.to_numpy(zero_copy_only=False), y.to_numpy(zero_copy_only=False)
 
 
 def wkb_points(values: pa.Array) -> tuple[FloatArray, FloatArray]:
