@@ -72,9 +72,10 @@ def test_hours_are_those_of_the_zone_and_follow_its_clocks(tmp_path: Path) -> No
     assert list(json.loads(result.stdout)["slots"]) == ["Sunday 00", "Sunday 01", "Sunday 02"]
 
 
-def test_seconds_since_1970_are_times(tmp_path: Path) -> None:
+@pytest.mark.parametrize("written_as", ["{:.0f}", "{:.1f}", "{:.3f}"])
+def test_seconds_since_1970_are_times(tmp_path: Path, written_as: str) -> None:
     times = [datetime.fromisoformat(time).timestamp() for time in TIMES]
-    path, mechanism = written(tmp_path, [f"{time:.0f}" for time in times])
+    path, mechanism = written(tmp_path, [written_as.format(time) for time in times])
     result = by(path, mechanism, tmp_path / "h.csv", "--by", "hour", "--zone", "Europe/Paris")
     assert json.loads(result.stdout)["slots"] == {"10": 300, "20": 200}
 

@@ -183,7 +183,7 @@ def count_reports(
 
 TIME_NAMES = ("time", "timestamp", "datetime", "date_time", "when")
 """What columns of times are called."""
-_SECONDS = re.compile("[1-9][0-9]{9}", re.ASCII)
+_SECONDS = re.compile(r"[1-9][0-9]{9}(\.[0-9]*)?", re.ASCII)
 _HOURS: Mapping[str, Callable[[datetime], str]] = {
     "hour": lambda at: f"{at.hour:02}",
     "weekday-hour": lambda at: f"{DAYS[at.weekday()]} {at.hour:02}",
@@ -198,15 +198,16 @@ def time_of(value: Any) -> datetime | None:
 
     >>> time_of("2026-05-01T08:30Z").hour, time_of("2026-05-01"), time_of("soon")
     (8, None, None)
-    >>> time_of(1777624200).isoformat(), time_of("20260501"), time_of(1777624200000)
+    >>> time_of(1777624200.0).isoformat(), time_of("20260501"), time_of(1777624200000)
     ('2026-05-01T08:30:00+00:00', None, None)
     """
     if isinstance(value, datetime):
         return value
     text = (value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)).strip()
-    if text.isdecimal():  # of some such numbers Python would make another time
-        seconds = _SECONDS.fullmatch(text)
-        return datetime.fromtimestamp(int(text), UTC) if seconds else None
+    if _SECONDS.fullmatch(text):
+        return datetime.fromtimestamp(float(text), UTC)
+    if text.isdecimal():  # of some such numbers Python would make a time
+        return None
     with suppress(ValueError):
         date.fromisoformat(text)
         return None
