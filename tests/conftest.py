@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 from collections.abc import Callable, Generator, Iterator
 from copy import copy
 from functools import cache
@@ -120,6 +121,20 @@ def designs_made_once() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(positional_design, "_promising", remembered)
         yield
+
+
+@pytest.fixture
+def heard_signals() -> Iterator[None]:
+    """Programs started meanwhile hear every signal.
+
+    What a shell runs in the background, or under ``nohup``, is deaf to some of them, and children inherit
+    that; a handler they do not inherit.
+    """
+    numbers = [number for number in (signal.SIGINT, getattr(signal, "SIGHUP", None)) if number]
+    before = [(number, signal.signal(number, lambda *_: None)) for number in numbers]
+    yield
+    for number, handler in before:
+        signal.signal(number, handler)
 
 
 @pytest.fixture

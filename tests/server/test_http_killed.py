@@ -239,6 +239,7 @@ def test_a_million_stored_ids_do_not_slow_the_start(
 
 
 @pytest.mark.skipif(not hasattr(signal, "SIGHUP"), reason="no terminal is closed so")
+@pytest.mark.usefixtures("heard_signals")
 def test_a_terminal_that_is_closed_stops_it_in_order(tmp_path: Path) -> None:
     with Live(tmp_path) as server:
         server.stop(signal.SIGHUP)

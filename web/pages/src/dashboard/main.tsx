@@ -1,7 +1,7 @@
 /** The dashboard: sign in, all campaigns, a new one, one campaign. */
 
 import { type ComponentChildren, render } from "preact";
-import { useEffect, useRef, useState } from "preact/hooks";
+import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { announce, language } from "../texts/language.ts";
 import { CampaignView } from "./campaign.tsx";
 import { NewCampaign } from "./new_campaign.tsx";
@@ -126,11 +126,11 @@ function Dashboard() {
   }, []);
   const wanted = place.replace(/^#\/?/, "");
   const first = useRef(true);
-  useEffect(() => {
+  useLayoutEffect(() => {
     announce(wanted === "new" ? `${say.make} · ${say.title}` : say.title);
     const main = document.querySelector("main")!;
     main.tabIndex = -1;
-    if (!first.current) main.focus(); // the link that led here is gone
+    if (!first.current) main.focus(); // the link that led here is gone; at once, so that a key pressed next is not lost
     first.current = false;
   }, [wanted, signedIn]);
   if (!signedIn) return <SignIn onToken={() => setSignedIn(true)} />;
