@@ -14,6 +14,8 @@ from click.testing import CliRunner
 
 import geoveil as gv
 from geoveil.campaign.weights import flat_weights, least_loss_weights
+from geoveil.channel.composed import AverageChannel
+from geoveil.channel.joint import JointChannel
 from geoveil.cli.program import program
 from geoveil.document.wire import MechanismDocument, publish
 from geoveil.errors import InvalidInput, TooLarge
@@ -333,3 +335,38 @@ def test_an_audit_does_not_blame_a_mechanism_for_the_positions_of_its_products(
     )
     found = gv.audit(wrong, draws=draws, randomness=gv.seeded(5)).findings
     assert any("do not follow" in each for each in found)
+
+
+@pytest.mark.statistical
+def test_an_audit_looks_all_over_the_cells_where_mechanisms_are_put_together() -> None:
+    space, cell = hexagons(), np.array([11])
+    flat = np.full(space.size, 1000)
+    parts = [
+        PositionalElastic(space, beta_per_km=loss / space.cell_km, weights=flat, step=2000)
+        for loss in (6.0, 5.0)
+    ]
+    average, stacked = AverageChannel(parts, [0.5, 0.5]), gv.StackedChannel(parts, [0.5, 0.5])
+    joint = JointChannel(parts)
+    one, other = (part.excerpt(cell).laws[0] for part in parts)
+    all_over = average.excerpt(cell).laws[0]
+    np.testing.assert_allclose(all_over, (one + other) / 2)
+    np.testing.assert_allclose(stacked.excerpt(cell).laws[0], np.append(one, other) / 2)
+    pairs = joint.excerpt(cell).laws[0].reshape(space.size, -1)
+    np.testing.assert_allclose(pairs.sum(axis=1), one)
+    assert np.abs(pairs.ravel() - joint.row(11)).sum() / 2 > 0.05
+    assert gv.audit(joint, draws=20_000, randomness=gv.seeded(5)).passed
+
+    drawn = average.sample(np.repeat(cell, 10_000), randomness=gv.seeded(5))
+    shares = np.bincount(drawn, minlength=space.size) / drawn.size
+    laws = all_over, average.row(11)
+    far = [float((np.square(shares - law) / law).sum()) for law in laws]
+    assert (
+        far[0] < far[1] / 2
+    )  # draws of an average come from all over the cell, as those of its parts
+
+
+def test_an_audit_of_more_combinations_than_can_be_listed_blames_nobody() -> None:
+    coin = gv.RandomizedResponse(gv.Grid(rows=20, columns=20, cell_km=1.0), epsilon=1.0)
+    found = gv.audit(JointChannel([coin] * 3), draws=1000, randomness=gv.seeded(5))
+    assert found.passed
+    assert found.fit_p_value is None

@@ -30,6 +30,10 @@ from geoveil.space.space import MATRIX_LIMIT, Space
 Reports = npt.NDArray[Any]
 """Whole numbers, one for each report; bit vectors along the last axis for RAPPOR."""
 
+_PARTS = 12
+"""Parts of a side of a cell with two positions each, where draws from all over it are looked at."""
+_AT_ONCE = 1 << 20
+"""Entries of laws that are held at once."""
 FLOAT_TOLERANCE = 1e-9
 """What a table of floats can show: its claim is met to nine digits. Integer tables get none."""
 
@@ -137,9 +141,24 @@ class Channel(Promising, Shown, Operator):
         return max(4, min(16, (1 << 24) // self.report_count))
 
     def excerpt(self, cells: IntArray) -> Excerpt:
-        """What reports tell about some cells; here the letters are the reports themselves."""
-        laws = np.stack([np.asarray(self.row(int(cell)), np.float64) for cell in cells])
+        """What reports tell about some cells; here the letters are the reports themselves.
+
+        Draws come from all over the cells, where products take a few positions: so do these laws.
+        """
+        laws = np.stack([self._law_all_over(cell) for cell in cells.tolist()])
         return Excerpt(laws, lambda reports: reports, (), self.report_count)
+
+    def _law_all_over(self, cell: int) -> FloatArray:
+        places = np.array([inside for inside, _ in self.standing])
+        if len(places) > 1:
+            line, _ = positions_on_a_side(2)
+            even = ((np.arange(_PARTS)[:, None] + 0.5 + line) / _PARTS).ravel()
+            uniform = np.stack(np.meshgrid(even, even), axis=-1).reshape(-1, 2)
+            places = self.somewhere(np.full(len(uniform), cell), uniform)
+        law, width = np.zeros(self.report_count), max(1, _AT_ONCE // self.report_count)
+        for start in range(0, len(places), width):
+            law += self.laws_from(cell, places[start : start + width]).sum(axis=0)
+        return law / len(places)
 
     promise_takes_long: bool = False
     """Whether asking for the guarantee would begin minutes of enumeration."""
@@ -175,6 +194,11 @@ class Channel(Promising, Shown, Operator):
     def columns_from(self, inside: FloatArray, chosen: IntArray) -> FloatArray:
         """(cells, chosen): columns for people at one position in their cells, (east, north) in cells."""
         return self.columns(chosen)
+
+    def laws_from(self, cell: int, inside: FloatArray) -> FloatArray:
+        """(k, reports): the laws that draws from positions (k, 2) in one cell follow."""
+        row = np.asarray(self.row(cell), np.float64)
+        return np.broadcast_to(row, (len(inside), row.size))
 
     def _sample_from(self, cells: IntArray, inside: FloatArray, randomness: Randomness) -> Reports:
         """A report for each of the cells, from positions (k, 2) in them, (east, north) in cells."""

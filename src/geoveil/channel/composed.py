@@ -12,7 +12,7 @@ from scipy import sparse
 
 from geoveil.arrays import ArrayLike, ByParts, FloatArray, IntArray, distribution, frozen, indices
 from geoveil.channel.certificate import Certificate, check_claim, enumerated
-from geoveil.channel.channel import Channel, Excerpt, PrivacyLoss, checked_channel
+from geoveil.channel.channel import Channel, PrivacyLoss, checked_channel
 from geoveil.channel.guarantee import GeoIndistinguishability, Guarantee, checked_guarantee
 from geoveil.channel.joint import ManyChannels
 from geoveil.channel.kernel import kernel_on, lattice_shape
@@ -211,6 +211,14 @@ class AverageChannel(ByParts, ManyChannels):
     def columns_from(self, inside: FloatArray, chosen: IntArray) -> FloatArray:
         return self._mean(channel.columns_from(inside, chosen) for channel in self.channels)
 
+    def laws_from(self, cell: int, inside: FloatArray) -> FloatArray:
+        return self._mean(channel.laws_from(cell, inside) for channel in self.channels)
+
+    def _sample(self, cells: IntArray, randomness: Randomness) -> IntArray:
+        if len(self.standing) == 1:
+            return Channel._sample(self, cells, randomness)
+        return super()._sample(cells, randomness)
+
     def _sample_from(self, cells: IntArray, inside: FloatArray, randomness: Randomness) -> IntArray:
         return self._drawn(self.weights, cells, inside, randomness)[1]
 
@@ -268,6 +276,11 @@ class StackedChannel(ByParts, StackedOperator, ManyChannels):
             for part in self.channels
         ]
         return StackedOperator(parts, self.shares).columns(chosen)
+
+    def laws_from(self, cell: int, inside: FloatArray) -> FloatArray:
+        parts = zip(self.shares, self.channels, strict=True)
+        laws = [share * channel.laws_from(cell, inside) for share, channel in parts]
+        return np.concatenate(laws, axis=1)
 
     def _sample(self, cells: IntArray, randomness: Randomness) -> IntArray:
         chosen, reports = self._drawn(self.shares, cells, None, randomness)
@@ -345,12 +358,8 @@ class Remapped(ByParts, Channel):
     def _sample_from(self, cells: IntArray, inside: FloatArray, randomness: Randomness) -> IntArray:
         return self.map[self.channel._sample_from(cells, inside, randomness)]
 
-    def excerpt(self, cells: IntArray) -> Excerpt:
-        """That of the channel, moved; where its letters are no reports, that of the rows."""
-        inner = self.channel.excerpt(cells)
-        if inner.report_shape or inner.laws.shape[1] != self.map.size:
-            return super().excerpt(cells)
-        return inner._replace(laws=self._gathered(inner.laws), report_values=self.report_count)
+    def laws_from(self, cell: int, inside: FloatArray) -> FloatArray:
+        return self._gathered(self.channel.laws_from(cell, inside))
 
     def _push(self, theta: FloatArray) -> FloatArray:
         return self._gathered(self.channel._push(theta))

@@ -27,6 +27,8 @@ from geoveil.randomness import Randomness
 from geoveil.space.space import Space
 
 _MOST_ENTRIES = 1 << 23
+_MOST_LETTERS = 1 << 20
+"""Of the law of one cell alone, which an audit looks at."""
 _POSSIBLE = 1e-200
 
 
@@ -69,6 +71,12 @@ class ManyChannels(Channel):
 
     def somewhere(self, cells: IntArray, uniform: FloatArray) -> FloatArray:
         return self._most_spread.somewhere(cells, uniform)
+
+    def _sample(self, cells: IntArray, randomness: Randomness) -> IntArray:
+        inside = np.zeros((cells.size, 2))
+        if len(self.standing) > 1:  # where somebody stands, once for all channels
+            inside = self.somewhere(cells, randomness.uniform(2 * cells.size).reshape(-1, 2))
+        return self._sample_from(cells, inside, randomness)
 
     # -- one of the channels for each person ------------------------------------------------------------
 
@@ -168,6 +176,15 @@ class JointChannel(ByParts, ManyChannels):
             law = law.reshape(self.space.size, -1)
         return law[:, chosen]
 
+    def laws_from(self, cell: int, inside: FloatArray) -> FloatArray:
+        if self.report_count > _MOST_LETTERS:
+            raise TooLarge(f"combinations ({self.report_count}) must be at most {_MOST_LETTERS}")
+        law = np.ones((len(inside), 1))
+        for channel in self.channels:
+            reports = channel.laws_from(cell, inside)
+            law = (law[:, :, None] * reports[:, None, :]).reshape(len(inside), -1)
+        return law
+
     def matrix(self) -> FloatArray:
         return self._matrix
 
@@ -183,12 +200,6 @@ class JointChannel(ByParts, ManyChannels):
     def _column(self, column: int) -> FloatArray:
         combination = np.array([np.unravel_index(column, self.sizes)])
         return np.exp(_log_products(self, combination))[:, 0]
-
-    def _sample(self, cells: IntArray, randomness: Randomness) -> IntArray:
-        inside = np.zeros((cells.size, 2))
-        if len(self.standing) > 1:  # where somebody stands, once for all reports
-            inside = self.somewhere(cells, randomness.uniform(2 * cells.size).reshape(-1, 2))
-        return self._sample_from(cells, inside, randomness)
 
     def _sample_from(self, cells: IntArray, inside: FloatArray, randomness: Randomness) -> IntArray:
         reports = tuple(

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from geoveil.arrays import FloatArray, IntArray, count, positive, without_gaps
 from geoveil.channel.backend import Array
-from geoveil.channel.channel import Excerpt, PrivacyLoss, positions_on_a_side
+from geoveil.channel.channel import PrivacyLoss, positions_on_a_side
 from geoveil.channel.guarantee import BetweenPositions, Guarantee
 from geoveil.errors import InvalidInput, Unsupported
 from geoveil.mechanism.mechanism import Mechanism
@@ -43,10 +43,6 @@ STEEPEST_CELL = 8.0
 """ε times the side of a cell, at most: beyond, a report tells the cell, and noise cannot hide it."""
 _LONGEST_REACH = 48.0
 """The kernel is flat beyond so many 1/ε, where β is at least half of ε."""
-_PARTS = 12
-"""Parts of a side of a cell with two positions each, where draws from all over it are looked at."""
-_AT_ONCE = 1 << 20
-"""Entries of rows that are held at once."""
 
 
 class PositionalElastic(Mechanism):
@@ -186,20 +182,10 @@ class PositionalElastic(Mechanism):
         """(k, 2) positions of the lattice, from positions in the cells."""
         return self.centres.points[cells] + np.rint(inside * self.step).astype(np.int64)
 
-    def excerpt(self, cells: IntArray) -> Excerpt:
-        """Of draws from all over the cells, by the whole numbers: products take a few positions instead."""
-        line, _ = positions_on_a_side(2)
-        even = ((np.arange(_PARTS)[:, None] + 0.5 + line) / _PARTS).ravel()
-        uniform = np.stack(np.meshgrid(even, even), axis=-1).reshape(-1, 2)
-        laws = np.zeros((cells.size, self.report_count))
-        width = max(1, _AT_ONCE // self.report_count)
-        for number, cell in enumerate(cells.tolist()):
-            here = np.full(len(uniform), cell)
-            steps = self._steps_in(here, self.somewhere(here, uniform))
-            for start in range(0, len(steps), width):
-                rows = self.law.rows_at(steps[start : start + width])
-                laws[number] += (rows / rows.sum(axis=1, keepdims=True)).sum(axis=0) / len(steps)
-        return Excerpt(laws, lambda reports: reports, (), self.report_count)
+    def laws_from(self, cell: int, inside: FloatArray) -> FloatArray:
+        """By the whole numbers that draws are made from."""
+        rows = self.law.rows_at(self._steps_in(np.full(len(inside), cell), inside))
+        return np.asarray(rows / rows.sum(axis=1, keepdims=True))
 
     # -- products ------------------------------------------------------------------------------
 
