@@ -370,3 +370,4 @@ def test_an_audit_of_more_combinations_than_can_be_listed_blames_nobody() -> Non
     found = gv.audit(JointChannel([coin] * 3), draws=1000, randomness=gv.seeded(5))
     assert found.passed
     assert found.fit_p_value is None
+    assert str(found) == "nothing found (draws could not be compared with the rows)"

@@ -97,7 +97,10 @@ class AuditReport:
 
     def __str__(self) -> str:
         verdict = "nothing found" if self.passed else "; ".join(self.findings)
-        return f"{verdict} ({self.draws:,} draws, false alarm at most {self.false_alarm:g})"
+        drawn = f"{self.draws:,} draws, false alarm at most {self.false_alarm:g}"
+        if self.fit_p_value is None:
+            drawn = "draws could not be compared with the rows"
+        return f"{verdict} ({drawn})"
 
 
 @one_blas_thread()
