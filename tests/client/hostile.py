@@ -19,7 +19,7 @@ from geoveil.arrays import IntArray
 from geoveil.channel.guarantee import BetweenPositions
 from geoveil.document.area import packed_integers, unpacked_integers
 from geoveil.document.canonical import document_id
-from geoveil.position.cone import RoundedCone
+from geoveil.position.cone import ROUNDING_CELLS, RoundedCone
 from geoveil.position.whole_law import WholeLaw, whole_weights
 
 Values = dict[str, Any]
@@ -100,6 +100,22 @@ def lawful(
     law = WholeLaw(sound.law.centres, whole_weights(chosen), cone)
     made = replace(sound, law=law, promise=BetweenPositions(2.0, 0.02))
     return encoded(json.loads(made.to_bytes()))
+
+
+def listed(points: IntArray, *, cell_km: float, step: int, entries: int) -> bytes:
+    """A document of places, in steps of the lattice, with so much of the kernel of β = 1 per km."""
+    middles = (np.arange(entries) + 0.5) * cell_km / step
+    kernel = RoundedCone(1.0, ROUNDING_CELLS * cell_km).values(middles) * 2.0**31
+    space = {"kind": "centres", "origin": [45.76, 4.84], "cell_km": cell_km}
+    return changed(
+        space={**space, "points": packed_integers(points.ravel(), signed=True)},
+        step=step,
+        rim=0,
+        beta_per_km=1.0,
+        slack_nats=0.02,
+        weights=packed_integers(np.ones(len(points), dtype=np.int64)),
+        kernel=packed_integers(np.rint(kernel).astype(np.int64)),
+    )
 
 
 def replaced(old: str, new: str) -> bytes:
@@ -247,6 +263,14 @@ HOSTILE = [
     Hostile("a kernel of zero", lambda: poked("kernel", 7, 0), "document", "kernel"),
     Hostile("a kernel off by two", lambda: packed("kernel", lambda k: k + 2), "document", "kernel"),
     Hostile("kernel with a spike", lambda: poked("kernel", 900, 1 << 31), "document", "kernel"),
+    Hostile(
+        "a kernel shorter than places of which the square of the distance needs 65 bits",
+        lambda: listed(
+            np.array([(-(2**31), 0), (2**31 - 1, 92_682)]), cell_km=0.01, step=1 << 16, entries=150
+        ),
+        "document",
+        "kernel",
+    ),
     Hostile("step odd", lambda: changed(step=honest()["step"] + 1), "document", "step"),
     Hostile("another step", lambda: changed(step=honest()["step"] + 2), "document", "kernel"),
     Hostile("a rim without weights", lambda: changed(rim=1), "document", "weights"),
@@ -293,6 +317,17 @@ HOSTILE = [
     Hostile(
         "weights that mark rows",
         lambda: lawful(beta_per_km=1.6, weights=lambda c: 1 + 999 * (c // LYON.columns % 2)),
+        "document",
+        "certificate",
+    ),
+    Hostile(
+        "places that would take hours to check",
+        lambda: listed(
+            np.stack(np.divmod(np.arange(400), 20), axis=-1) * 4000,
+            cell_km=0.2,
+            step=50,
+            entries=5700,
+        ),
         "document",
         "certificate",
     ),

@@ -407,6 +407,20 @@ def test_squares_are_counted_with_the_parts_they_are_cut_into() -> None:
     assert certificate.places == 0
 
 
+def test_places_of_a_list_count_with_every_square() -> None:
+    centres = Centres.of_places(np.array([(0, 0), (90, 30), (60, 0)]), pitch_km=1.0)
+    law = Law(centres, np.ones(3), RoundedCone(0.4, 1.0))
+    assert law.work == 90 * 30 * 3
+
+
+@pytest.mark.parametrize("beta", [5e-324, 1e-160, 1e-9])
+def test_a_law_that_hardly_falls_is_certified_too(beta: float) -> None:
+    """Windows would reach farther than whole numbers of 64 bits count, and are as wide as the grid."""
+    law = grid_law(2, 3, beta, np.arange(1.0, 7.0))
+    assert 0.0 <= law.certify(2.0 * beta).epsilon_per_km <= 2.0 * beta
+    assert law.work == 6 * 15
+
+
 def test_what_lies_beyond_the_window_is_bounded_wherever_in_its_cell_one_stands() -> None:
     centres = Centres.of_grid(30, 36, step=2, pitch_km=0.5)
     weights = np.random.default_rng(3).uniform(0.5, 2.0, centres.size)

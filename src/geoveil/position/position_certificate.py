@@ -31,11 +31,13 @@ _FIRST = 0.5
 _MOST_SQUARES = 1 << 22
 """Squares to begin with, at most, where a claim is checked; a law that needs more is not believed."""
 MOST_WORK = 1 << 30
-"""Squares to begin with times centres in a window, at most, likewise: some minutes in a browser."""
+"""These times the centres in a window, or in a list, at most, likewise: some minutes in a browser."""
 _DEEPEST = 8
 """How often a square is quartered, at most; what is then still open counts with its bound."""
 _REACH = 12.0
 """On a grid, centres up to so many 1/β away are summed one by one, those beyond bounded together."""
+_WIDEST = 1 << 24
+"""No grid has so many cells in a row: a window that would reach farther, for a tiny β, holds all of them."""
 _FADED = 40.0
 """From where on all that lies farther counts as if it lay here: e⁻⁴⁰ of its weight."""
 _BEYOND = 1 / 32
@@ -161,10 +163,10 @@ class Law:
 
     @property
     def work(self) -> int:
-        """Squares to begin with times centres in a window: what a device has to sum on a grid."""
+        """Squares to begin with times centres in a window, or in all of a list: what a device has to sum."""
         lattice = self.centres.lattice
         if lattice is None:
-            return 0
+            return self._squares * self.centres.size
         cells = _window(_REACH / self.cone.beta_per_km, self.side_km)
         sides = [2 * min(cells, size - 1) + 1 for size in (lattice.rows, lattice.columns)]
         return self._squares * math.prod(sides)
@@ -415,7 +417,7 @@ class _Near:
         below = np.zeros((rows + 1, columns + 1))
         below[1:, 1:] = self.weights.cumsum(axis=0).cumsum(axis=1)
         side, total, cells = self.law.side_km, np.zeros(self.weights.shape), self.cells
-        step = math.ceil(1.0 / (self.law.cone.beta_per_km * side))
+        step = math.ceil(1.0 / max(self.law.cone.beta_per_km * side, 1.0 / _WIDEST))
         held = _boxes(below, cells)
         while cells < max(rows, columns) - 1:
             falls = float(self.law.cone.decay(np.asarray((cells + 0.5) * side)))
@@ -429,7 +431,7 @@ class _Near:
 
 def _window(reach_km: float, side_km: float) -> int:
     """How many cells of a window lie on every side."""
-    return math.ceil(reach_km / side_km + 0.5)
+    return math.ceil(min(reach_km / side_km, _WIDEST) + 0.5)
 
 
 def _boxes(below: FloatArray, cells: int) -> FloatArray:

@@ -143,7 +143,8 @@ class WholeLaw:
         """No position is so many steps away from a centre, or more."""
         centres = self.centres
         ends = np.concatenate((centres.points, (centres.low, centres.high)))
-        return math.isqrt(int(((ends.max(axis=0) - ends.min(axis=0)) ** 2).sum())) + 1
+        east, north = (ends.max(axis=0) - ends.min(axis=0)).tolist()  # squares may need more bits
+        return math.isqrt(east**2 + north**2) + 1
 
     def _check(self, table: IntArray) -> None:
         """Raise unless a table is the kernel, rounded, as far as any position is from any centre."""

@@ -24,7 +24,7 @@ const AHEAD = 5;
 const LONG = 0.1;
 const ROUNDING = 1e-11; // of sums of up to 2¹⁶ numbers of one sign, relative, with a margin
 const MOST_SQUARES = 2 ** 22; // to begin with; a law that needs more is not believed
-const MOST_WORK = 2 ** 30; // those times the centres in a window, likewise
+const MOST_WORK = 2 ** 30; // those times the centres in a window, or in a list, likewise
 
 export interface PositionCertificate {
   /** No two positions lose more per km. */
@@ -101,7 +101,7 @@ export class PositionLaw {
     const sides: Pair = [this.length(0) / across, this.length(1) / up];
     let parts = this.firstParts();
     const many = across * up * parts ** 2;
-    if (many > MOST_SQUARES || many * (windows?.size ?? 0) > MOST_WORK) {
+    if (many > MOST_SQUARES || many * (windows?.size ?? this.east.length) > MOST_WORK) {
       return { epsilonPerKm: Infinity, seenPerKm: 0, squares: 0 };
     }
     const sums = new Float64Array(TERMS);
