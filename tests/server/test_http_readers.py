@@ -7,12 +7,16 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from types import SimpleNamespace
 from typing import Any
 
 import httpx
 import pytest
+from uvicorn.protocols.http.flow_control import FlowControl
 
-from geoveil.server import dashboard, estimate_routes
+from geoveil.server import connections, dashboard, estimate_routes
+from geoveil.server.connections import Protocol
+from geoveil.server.estimate_routes import Files
 from server.conftest import InProcess
 from server.live import LYON
 from server.test_http_problems import assert_problem
@@ -86,13 +90,14 @@ def test_files_are_made_one_at_a_time_and_remembered(closed: InProcess) -> None:
 def test_no_more_is_remembered_than_there_is_room_for(
     closed: InProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    first = closed.get(f"{CAMPAIGN}/estimate.csv")
-    monkeypatch.setattr(estimate_routes, "REMEMBERED_BYTES", len(first.content))
+    first = closed.get(f"{CAMPAIGN}/estimate.csv")  # both are sent packed, as they are kept
+    room_bytes = int(first.headers["content-length"])
+    monkeypatch.setattr(estimate_routes, "REMEMBERED_BYTES", room_bytes)
     with watched(estimate_routes, "rendered") as watch:
         assert closed.get(f"{CAMPAIGN}/estimate.csv").content == first.content
         assert watch.calls == 0
         long = closed.get(f"{CAMPAIGN}/estimate.geojson")
-        assert len(long.content) > len(first.content)
+        assert int(long.headers["content-length"]) > room_bytes
         assert closed.get(f"{CAMPAIGN}/estimate.geojson").content == long.content
         assert watch.calls == 2  # too long to be kept
         assert closed.get(f"{CAMPAIGN}/estimate.csv").content == first.content
@@ -110,6 +115,66 @@ def test_who_waits_too_long_for_the_files_of_others_is_told_so(
     assert_problem(other, "overloaded")
     for ending in ("csv", "geojson"):
         assert closed.get(f"{CAMPAIGN}/estimate.{ending}").status_code == 200
+
+
+def test_files_of_any_length_are_sent_piece_by_piece(
+    closed: InProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A table of the largest map is longer than all that may wait for the readers of a network."""
+    plain = {"accept-encoding": "identity"}
+    for module in (connections, estimate_routes):
+        monkeypatch.setattr(module, "MOST_UNREAD_BYTES_A_NETWORK", 1_000)
+    monkeypatch.setattr(connections, "LARGE_BYTES", 1_000)
+    monkeypatch.setattr(estimate_routes, "_PIECE_BYTES", 100)
+    for path in ("estimate.geojson", "estimate.json"):
+        packed, whole = (closed.get(f"{CAMPAIGN}/{path}", headers=each) for each in ({}, plain))
+        assert packed.status_code == whole.status_code == 200
+        assert packed.headers["content-encoding"] == "gzip"
+        assert packed.content == whole.content
+        head = closed.request("HEAD", f"{CAMPAIGN}/{path}", headers=plain)
+        assert int(head.headers["content-length"]) == len(whole.content) > 1_000
+        assert packed.headers["etag"] != whole.headers["etag"]
+        for headers, answer in (({}, packed), (plain, whole)):
+            held = {**headers, "if-none-match": answer.headers["etag"]}
+            assert closed.get(f"{CAMPAIGN}/{path}", headers=held).status_code == 304
+
+
+def test_files_are_lent_to_many_and_not_to_all_at_once() -> None:
+    files, mebibyte = Files(), 1 << 20
+    assert all(files.lend(b"office", "map", 10 * mebibyte) for _ in range(40))
+    assert not files.lend(b"office", "other", 10 * mebibyte)
+    assert sum(files.lend(b"office", "map", 10 * mebibyte) for _ in range(99)) == 8
+    assert files.lend(b"home", "other", 20 * mebibyte)  # longer than all its share, and alone
+    assert all(files.lend(bytes([n]), "map", 10 * mebibyte) for n in range(100))
+    assert not files.lend(b"elsewhere", "third", 30 * mebibyte)
+    for _ in range(48):
+        files.give_back(b"office", "map", 10 * mebibyte)
+    assert files.lend(b"office", "other", 20 * mebibyte)
+
+
+def test_a_table_keeps_no_text_waiting(closed: InProcess, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(estimate_routes, "FILE_S", 0.01)
+    with watched(estimate_routes, "rendered"):
+        both = at_once(closed, ("GET", "estimate.geojson", {}), ("GET", "estimate.json", {}))
+    assert [answer.status_code for answer in both] == [200, 200]
+
+
+def test_a_reader_who_takes_what_waits_is_not_cut_while_more_follows() -> None:
+    reader = Protocol.__new__(Protocol)
+    cut: list[str] = []
+    loop = SimpleNamespace(time=lambda: 0.0, call_later=lambda *_: None)
+    reader.loop, reader._head_since_s, reader._unread_bytes = loop, None, 0  # type: ignore[assignment]
+    reader.places = SimpleNamespace(refused=cut.append)  # type: ignore[assignment]
+    waiting = {"get_write_buffer_size": lambda: 65_536, "abort": lambda: None}
+    reader.transport = SimpleNamespace(**waiting)  # type: ignore[assignment]
+    reader.flow = FlowControl(reader.transport)
+    for _ in range(5):
+        reader._look()
+        reader.resume_writing()
+    assert not cut
+    reader._look()
+    reader._look()
+    assert cut == ["slow readers"]
 
 
 @pytest.mark.parametrize(

@@ -30,7 +30,8 @@ _SLOWEST_BYTES_PER_S = 1_024
 """A reader that takes less of what waits for it is cut."""
 LARGE_BYTES = 65_536
 """From here on an answer may have to wait in memory for its reader."""
-_MOST_UNREAD_BYTES, _MOST_UNREAD_BYTES_A_NETWORK = 64 << 20, 16 << 20
+MOST_UNREAD_BYTES, MOST_UNREAD_BYTES_A_NETWORK = 64 << 20, 16 << 20
+"""Of answers that are sent as a whole, and once more of files that are sent piece by piece."""
 _VERSIONS = ("1.0", "1.1")
 _OF_UPGRADE = (b"upgrade", b"connection", b"http2-settings")
 
@@ -93,9 +94,7 @@ class Places:
             waiting = connection.transport.get_write_buffer_size()
             unread += waiting
             mine += waiting if owner == network else 0
-        if unread <= _MOST_UNREAD_BYTES and (
-            network is None or mine <= _MOST_UNREAD_BYTES_A_NETWORK
-        ):
+        if unread <= MOST_UNREAD_BYTES and (network is None or mine <= MOST_UNREAD_BYTES_A_NETWORK):
             return True
         self.refused("large answers")
         return False
@@ -216,6 +215,11 @@ class Protocol(HttpToolsProtocol):
             else:
                 wait_s -= now_s - since_s
         self._watch = self.loop.call_later(wait_s, self._look)
+
+    def resume_writing(self) -> None:
+        """A reader has taken most of what waited, and more may follow: there may soon be as much again."""
+        self._unread_bytes = 0
+        super().resume_writing()
 
     def send_400_response(self, msg: str) -> None:
         self.places.refused("malformed requests")

@@ -5,8 +5,11 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import re
-from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+import zlib
+from collections import Counter, OrderedDict
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 from io import BytesIO
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -20,10 +23,11 @@ from geoveil.document.slots import MOST_SLOTS
 from geoveil.errors import MissingExtra, number_of
 from geoveil.server import openapi as api
 from geoveil.server.conclusion import VERSION, read_body
-from geoveil.server.handlers import HELD, OPEN_TO_PAGES, OPERATIONS, everybody
+from geoveil.server.connections import MOST_UNREAD_BYTES, MOST_UNREAD_BYTES_A_NETWORK
+from geoveil.server.handlers import HELD, OPEN_TO_PAGES, OPERATIONS, Sharing, everybody
 from geoveil.server.maps_by_slot import read_maps
 from geoveil.server.openapi import Handler
-from geoveil.server.problem import JSON, VIEWS, Problem, holds, preferred, tagged
+from geoveil.server.problem import JSON, VIEWS, Problem, holds, holds_any, preferred, takes_gzip
 from geoveil.space import Grid, space_from_dict
 from geoveil.store import Overloaded
 from geoveil.table.district_tables import FlowTable, put_flows
@@ -45,7 +49,12 @@ _ASKED_EACH_TIME = "public, no-cache"
 FILE_S = 20.0
 """How long somebody waits at most for the files of others."""
 REMEMBERED_BYTES = 16 << 20
-"""Of files that were made; one that is longer is made each time."""
+"""Of files that were made, packed; one that is longer is made each time."""
+_PIECE_BYTES = 16_384
+_GZIP, _EFFORT = 31, 1
+"""How zlib packs: with the head of gzip, in a tenth of the time that the file took to make."""
+_ON_ITS_WAY_BYTES = 131_072
+"""Of a file to one reader, at most."""
 _ROUND = {"type": "integer", "minimum": 1, "maximum": 999_999_999}
 _WHICH = {"oneOf": [{"type": "integer", "minimum": 0, "maximum": MOST_SLOTS - 1}, {"const": "all"}]}
 QUERY: dict[str, api.Parameter] = {"round": (_ROUND, "Number of a round.")}
@@ -177,53 +186,124 @@ async def _exported(
     """A file of a campaign, not made again for who holds it; open to pages where published."""
     ending = name.rpartition(".")[2]
     tag = await service.working(_tag, name, *given)  # megabytes to hash, where others would wait
-    try:
-        held = holds(request, tag)
-        content = b"" if held else await service.files.made(service, tag, render, ending, *given)
-    except MissingExtra as error:
-        raise Problem("not-acceptable", str(error)) from None
-    headers = {"content-disposition": f'inline; filename="{name}"'}
+    packed = takes_gzip(request)
+    own = f"{tag}-gzip" if packed else tag
+    sent = {
+        "etag": f'"{own}"',
+        "cache-control": _ASKED_EACH_TIME,
+        "vary": "Accept, Accept-Encoding",
+        "content-disposition": f'inline; filename="{name}"',
+    }
     campaign = service.campaign_id(request.path_params["campaign"])
     if (await service.blocking(service.campaigns.state, campaign))["published"]:
-        headers |= OPEN_TO_PAGES
-    kind = VIEWS[ending]
-    return tagged(request, content, kind, cache=_ASKED_EACH_TIME, tag=tag, headers=headers)
+        sent |= OPEN_TO_PAGES
+    if holds(request, own):
+        return Response(status_code=304, headers=sent)
+    try:
+        file = await service.files.made(service, tag, render, ending, *given)
+    except MissingExtra as error:
+        raise Problem("not-acceptable", str(error)) from None
+    if holds_any(request):
+        return Response(status_code=304, headers=sent)
+    sent["content-length"] = str(len(file.packed) if packed else file.size)
+    if packed:
+        sent["content-encoding"] = "gzip"
+    if request.method == "HEAD":
+        return Response(None, 200, sent, media_type=VIEWS[ending])
+    loan = service.limits.networks.of(request.scope), tag, len(file.packed)
+    if not service.files.lend(*loan):
+        service.refused("large answers")
+        raise Problem("overloaded", "too many files are read slowly; try again later")
+    give_back = partial(service.files.give_back, *loan)
+    return Sharing(give_back, file.pieces(packed=packed), 200, sent, media_type=VIEWS[ending])
+
+
+@dataclass(frozen=True, slots=True)
+class _File:
+    """A file as it is remembered and lent to its readers: that of the largest map is a fifth as long."""
+
+    packed: bytes
+    size: int
+    """Of what it holds, in bytes."""
+
+    async def pieces(self, *, packed: bool) -> AsyncIterator[bytes]:
+        """The file piece by piece, packed as it is or unpacked on the way."""
+        unpacking = None if packed else zlib.decompressobj(_GZIP)
+        for start in range(0, len(self.packed), _PIECE_BYTES):
+            piece = self.packed[start : start + _PIECE_BYTES]
+            yield piece if unpacking is None else unpacking.decompress(piece)
+            await asyncio.sleep(0)  # or a quick reader would keep all others waiting
+
+
+def _packed(render: Callable[..., bytes], *given: Any) -> _File:
+    content = render(*given)
+    return _File(zlib.compress(content, _EFFORT, _GZIP), len(content))
 
 
 class Files:
     """Files for readers, whoever they are: made one at a time, and the last ones remembered.
 
-    A file of the largest map takes seconds of a processor and hundreds of megabytes to make.
+    A table of the largest map takes seconds of a processor and hundreds of megabytes to make; JSON, which
+    is kept as it is, waits for no table.
     """
 
     def __init__(self) -> None:
-        self._turn = asyncio.Lock()
-        self._made: OrderedDict[str, bytes] = OrderedDict()
+        self._tables = asyncio.Lock()
+        self._texts = asyncio.Lock()
+        self._made: OrderedDict[str, _File] = OrderedDict()
+        self._readers: Counter[tuple[bytes | None, str, int]] = Counter()
+        """By network, ETag and length of what they read: a file is in memory once for all of them."""
 
     async def made(
-        self, service: Service, tag: str, render: Callable[..., bytes], *given: Any
-    ) -> bytes:
+        self, service: Service, tag: str, render: Callable[..., bytes], ending: str, *given: Any
+    ) -> _File:
         """The file with this ETag; ``Overloaded`` where others have to wait for theirs too long."""
         if tag not in self._made:
+            turn = self._texts if ending == "json" else self._tables
             try:
                 async with asyncio.timeout(FILE_S):
-                    await self._turn.acquire()
+                    await turn.acquire()
             except TimeoutError:
                 raise Overloaded("other files are being made; try again later") from None
             try:
                 if tag not in self._made:
-                    return self._remember(tag, await service.working(render, *given))
+                    made = await service.working(_packed, render, ending, *given)
+                    return self._remember(tag, made)
             finally:
-                self._turn.release()
+                turn.release()
         self._made.move_to_end(tag)
         return self._made[tag]
 
-    def _remember(self, tag: str, content: bytes) -> bytes:
-        if len(content) <= REMEMBERED_BYTES:
-            self._made[tag] = content
-            while sum(map(len, self._made.values())) > REMEMBERED_BYTES:
+    def _remember(self, tag: str, made: _File) -> _File:
+        if len(made.packed) <= REMEMBERED_BYTES:
+            self._made[tag] = made
+            while sum(len(each.packed) for each in self._made.values()) > REMEMBERED_BYTES:
                 self._made.popitem(last=False)
-        return content
+        return made
+
+    def lend(self, network: bytes | None, tag: str, size: int) -> bool:
+        """Count one more reader of a file; ``False`` where too much is being read, in all or by a network."""
+        mine = {each: number for each, number in self._readers.items() if each[0] == network}
+        if not _fits(self._readers, tag, size, MOST_UNREAD_BYTES) or not (
+            network is None or not mine or _fits(mine, tag, size, MOST_UNREAD_BYTES_A_NETWORK)
+        ):
+            return False
+        self._readers[network, tag, size] += 1
+        return True
+
+    def give_back(self, network: bytes | None, tag: str, size: int) -> None:
+        """A reader has read a file, or reads no longer."""
+        self._readers[network, tag, size] -= 1
+        self._readers += Counter()  # without those that nobody reads
+
+
+def _fits(
+    readers: Mapping[tuple[bytes | None, str, int], int], tag: str, size: int, most_bytes: int
+) -> bool:
+    """Whether one more may read a file: all different files, and what is on its way to each reader."""
+    files = {tag: size} | {named: length for _, named, length in readers}
+    on_its_way = (sum(readers.values()) + 1) * _ON_ITS_WAY_BYTES
+    return sum(files.values()) + on_its_way <= most_bytes
 
 
 def _tag(name: str, *given: Any) -> str:

@@ -282,22 +282,22 @@ async def events(service: Service, request: Request) -> Response:
         service.refused("listeners")
         raise Problem("overloaded", "too many listen to events; try again later")
     stream = _stream(service, campaign, first)
-    return _Listening(service, network, stream, 200, headers, media_type=EVENT_STREAM)
+    give_back = partial(service.listening.give_back, network)
+    return Sharing(give_back, stream, 200, headers, media_type=EVENT_STREAM)
 
 
-class _Listening(StreamingResponse):
-    """A stream of events, whose place is given back however it ends."""
+class Sharing(StreamingResponse):
+    """A stream that has a share of something, given back however it ends."""
 
-    def __init__(self, service: Service, network: bytes | None, *given: Any, **named: Any) -> None:
+    def __init__(self, give_back: Callable[[], None], *given: Any, **named: Any) -> None:
         super().__init__(*given, **named)
-        self._service = service
-        self._network = network
+        self._give_back = give_back
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
             await super().__call__(scope, receive, send)
         finally:
-            self._service.listening.give_back(self._network)
+            self._give_back()
 
 
 async def _stream(service: Service, campaign: str, state: dict[str, Any]) -> AsyncIterator[bytes]:

@@ -12,7 +12,7 @@ from pathlib import Path
 from starlette.requests import Request
 from starlette.responses import Response
 
-from geoveil.server.problem import Problem, holds, preferred
+from geoveil.server.problem import Problem, holds, preferred, takes_gzip
 
 FOLDER = Path(__file__).resolve().parent / "page_files"
 """In wheels and source archives; in a clone ``make pages`` builds it."""
@@ -109,7 +109,7 @@ class Pages:
         file = self._files.get(name)
         if file is None:
             raise Problem("not-found")
-        packed = file.packed if _takes_gzip(request) else None
+        packed = file.packed if takes_gzip(request) else None
         tag = f"{file.tag}{'-gzip' if packed else ''}"
         sent = {**headers, "etag": f'"{tag}"', "vary": "Accept, Accept-Encoding"}
         if holds(request, tag) and status == 200:
@@ -130,9 +130,3 @@ def _read(path: Path) -> _File:
         packed if packed and len(packed) < len(plain) else None,
         hashlib.sha256(plain).hexdigest()[:32],
     )
-
-
-def _takes_gzip(request: Request) -> bool:
-    offers = request.headers.get("accept-encoding", "").lower().split(",")
-    wishes = [offer.replace(" ", "").split(";") for offer in offers]
-    return any(name == "gzip" and "q=0" not in rest for name, *rest in wishes)

@@ -268,6 +268,18 @@ def holds(request: Request, tag: str) -> bool:
     return f'"{tag}"' in [each.strip().removeprefix("W/") for each in named]
 
 
+def holds_any(request: Request) -> bool:
+    """Whether the client holds what there is, whatever it is: where there is something."""
+    return request.headers.get("if-none-match", "").strip() == "*"
+
+
+def takes_gzip(request: Request) -> bool:
+    """Whether the client unpacks answers."""
+    offers = request.headers.get("accept-encoding", "").lower().split(",")
+    wishes = [offer.replace(" ", "").split(";") for offer in offers]
+    return any(name == "gzip" and "q=0" not in rest for name, *rest in wishes)
+
+
 def tagged(
     request: Request,
     content: bytes,
@@ -280,6 +292,6 @@ def tagged(
     """The content with a strong ETag, or 304 where the client holds it already."""
     tag = tag or hashlib.sha256(content).hexdigest()
     sent = {"etag": f'"{tag}"', "cache-control": cache, "vary": "Accept", **(headers or {})}
-    if holds(request, tag) or request.headers.get("if-none-match", "").strip() == "*":
+    if holds(request, tag) or holds_any(request):
         return Response(status_code=304, headers=sent)
     return Response(content, 200, sent, media_type=media_type)
