@@ -147,6 +147,8 @@ def test_the_table_for_people_and_the_picture(folder: Path) -> None:
     assert result.exit_code == 0, result.stderr
     for word in ("earth mover's distance (km)", "uniform guess", "noisy reports", "0.2500", "90 %"):
         assert word in result.stdout
+    assert result.stdout.endswith("\n")
+    assert not any(line.endswith(" ") for line in result.stdout.splitlines())
     assert (folder / "m.png").stat().st_size > 10_000
 
 

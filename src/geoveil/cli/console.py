@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import logging
 import os
@@ -51,12 +52,17 @@ class Console:
         if self._machine:
             click.echo(json.dumps(values, indent=2, ensure_ascii=False), file=stream)
             return
-        width = None if stream.isatty() else _WIDTH
-        screen = Screen(file=stream, width=width, soft_wrap=True, highlight=False)
+        lasting = not stream.isatty()  # in a file or a pipe, where blanks at the end of a line stay
+        kept = io.StringIO() if lasting else stream
+        width = _WIDTH if lasting else None
+        screen = Screen(file=kept, width=width, soft_wrap=True, highlight=False)
         if callable(shown):
             shown(screen)
         else:
             screen.print(two_columns(shown))
+        if lasting:
+            stream.writelines(f"{line.rstrip()}\n" for line in kept.getvalue().splitlines())
+            stream.flush()  # a server prints where it listens, and goes on
 
     def note(self, text: str) -> None:
         """Something worth knowing, said once."""
