@@ -228,6 +228,9 @@ def test_a_promise_of_a_channel_speaks_in_the_unit_of_its_space() -> None:
     several = line.guarantee + dense.guarantee + LOCAL
     assert " per unit" in str(several)
     assert " km" not in str(several)
+    with pytest.raises(InvalidInput, match="one unit; these count in km and in unit"):
+        line.guarantee + gv.PerKilometre(1.0)
+    assert " per km" in str(RESPONSE.guarantee + gv.PerKilometre(1.0))  # of no distance: any unit
     assert line.guarantee.explain(2.0).startswith("Two places 2 units apart")
     assert line.guarantee == gv.PerKilometre(1.0)
     assert " per km" in str(

@@ -28,14 +28,17 @@ class Guarantee(ABC):
 
     The places are cells, or exact positions where nobody is moved to a cell.
 
-    Guarantees add (several reports about one place), multiply by a number of reports, and compare
-    with :meth:`implies`. Sums are exact: their order does not matter, and they do not drift.
+    Guarantees add (several reports about one place, distances counted in one unit), multiply by a
+    number of reports, and compare with :meth:`implies`. Sums are exact: their order does not matter,
+    and they do not drift.
     """
 
     between_positions: ClassVar[bool] = False
     """Whether the two places are where people stand, whatever their cells."""
     unit: ClassVar[str] = "km"
     """What d is counted in: of a channel's promise the unit of its space."""
+    by_distance: ClassVar[bool] = True
+    """Whether the loss depends on how far apart the places are, and so on the unit."""
 
     def counted_in(self, unit: str) -> Self:
         """The same promise about distances in another unit, with the same numbers."""
@@ -259,6 +262,7 @@ class LocalDifferentialPrivacy(_WithEpsilon):
     """ℓ(d) = ε for every d > 0: no two cells can be told apart beyond ε, however far."""
 
     epsilon: float = field(compare=False)
+    by_distance: ClassVar[bool] = False
 
     def loss(self, distance_km: npt.ArrayLike) -> FloatArray:
         return np.where(lengths("distance_km", distance_km) > 0, self.epsilon, 0.0)
@@ -363,6 +367,12 @@ class SumOfGuarantees(Guarantee):
     def __post_init__(self) -> None:
         alike: dict[Hashable, _WithEpsilon] = {}
         others: list[Guarantee] = []
+        units = {part.unit for part in self._flat() if part.by_distance}
+        if len(units) > 1:
+            raise InvalidInput(
+                f"guarantees that are added must count distances in one unit; these count in "
+                f"{' and in '.join(sorted(units))}"
+            )
         for part in self._flat():
             if isinstance(part, _WithEpsilon):
                 kind = part._kind()
@@ -373,7 +383,7 @@ class SumOfGuarantees(Guarantee):
             [*alike.values(), *others], key=lambda part: (type(part).__name__, repr(part))
         )
         object.__setattr__(self, "parts", tuple(together))
-        object.__setattr__(self, "unit", together[0].unit)
+        object.__setattr__(self, "unit", units.pop() if units else together[0].unit)
 
     def counted_in(self, unit: str) -> SumOfGuarantees:
         return SumOfGuarantees(tuple(part.counted_in(unit) for part in self.parts))
