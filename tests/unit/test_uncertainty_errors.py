@@ -698,6 +698,21 @@ def test_groups_have_the_bars_of_their_combinations(made: bars.ErrorBars, number
         assert one == pytest.approx(other, abs=1e-12)
 
 
+def test_an_average_knows_how_many_are_in_each_group_no_better_than_a_poll_does() -> None:
+    # all of a group are in one cell, and no noise hides who they are: what is left is how many came
+    parts = [
+        bars.DiagonalErrors(
+            "test", here, here, people=people, spread=np.full(4, noise), factors=np.zeros((1, 4))
+        )
+        for here, people, noise in ((np.eye(4)[0], 700, 0.0), (np.eye(4)[3], 300, 1e-3))
+    ]
+    made = bars.AveragedErrors.of(np.array([0.7, 0.0, 0.0, 0.3]), parts, np.array([0.7, 0.3]))
+    noise, poll = 0.09 * 1e-3, 0.7 * 0.3 / 1000
+    assert made.standard_error() ** 2 == pytest.approx([noise + poll, noise, noise, noise + poll])
+    ends = np.array([[1.0, 0.0, 0.0, 1.0]])
+    assert made.standard_error(ends) ** 2 == pytest.approx([2 * noise])
+
+
 def test_groups_number_every_cell() -> None:
     made = kinds_of_bars()[0]
     for groups in (np.zeros(11, dtype=np.int64), np.full(12, 1), np.array([0, 2] * 6)):

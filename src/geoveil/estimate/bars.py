@@ -246,7 +246,11 @@ class DiagonalErrors(ErrorBars):
 
 @dataclass(frozen=True, eq=False)
 class AveragedErrors(ErrorBars):
-    """Error bars of Σ w_A θ_A for independent estimates θ_A: variances add with weights w_A²."""
+    """Error bars of Σ w_A θ_A for independent estimates θ_A of groups, w_A their shares of n people.
+
+    Variances add with weights w_A². The shares are those of the people who took part and might have been
+    others: where groups are at different places that adds Σ w_A(θ_A − θ)²/n, as in a poll.
+    """
 
     parts: Sequence[ErrorBars]
     weights: FloatArray
@@ -263,7 +267,9 @@ class AveragedErrors(ErrorBars):
 
     def standard_error(self, combinations: FloatArray | None = None) -> FloatArray:
         errors = np.stack([part.standard_error(combinations) for part in self.parts])
-        return np.asarray(np.sqrt(np.square(self.weights) @ np.square(errors)))
+        away = np.stack([combined(part.centre - self.centre, combinations) for part in self.parts])
+        within = np.square(self.weights) @ np.square(errors)
+        return np.asarray(np.sqrt(within + self.weights @ np.square(away) / self.people))
 
     def _summed(self, groups: _Groups) -> dict[str, Any]:
         return {"parts": [part.of_groups(groups.number) for part in self.parts]}
