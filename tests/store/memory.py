@@ -229,6 +229,7 @@ class MemoryStore:
     """
 
     engine = "memory"
+    schema = None
 
     def __init__(self) -> None:
         self._lock = threading.RLock()

@@ -14,7 +14,7 @@ import pytest
 import geoveil.store
 from databases import cluster
 from geoveil.errors import InvalidInput
-from geoveil.store import NewerSchema, RoundRecord, open_store
+from geoveil.store import NewerSchema, RoundRecord, Store, open_store, open_to_copy, write_backup
 from geoveil.store.records import TABLES, Migration, migrations, missing
 from geoveil.store.statements import Run
 from store.devices import a_round, assert_explained, start, upload
@@ -129,7 +129,7 @@ def test_the_layout_names_every_column_in_order(database: str) -> None:
 
 @each
 def test_a_store_of_an_older_program_is_brought_up_to_date(
-    database: str, raw: Raw, monkeypatch: pytest.MonkeyPatch
+    database: str, raw: Raw, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     old = raw.steps[:1]
     with monkeypatch.context() as patch:
@@ -141,6 +141,7 @@ def test_a_store_of_an_older_program_is_brought_up_to_date(
         before = dict(raw.run("SELECT cell, count FROM tally"))
     with pytest.raises(InvalidInput, match=rf"schema \(1\) must be {len(raw.steps)}"):
         open_store(raw.address, create=False)
+    backup_of_older(raw, tmp_path, 100).close()
     store = open_store(raw.address)
     by_cell = store.counts("paris")[1].tolist()
     assert {cell: count for cell, count in enumerate(by_cell) if count} == before
@@ -149,9 +150,21 @@ def test_a_store_of_an_older_program_is_brought_up_to_date(
     store.close()
 
 
+def backup_of_older(raw: Raw, folder: Path, reports: int) -> Store:
+    """A backup of a store that stays as an older program left it; the backup is of this program."""
+    before = raw.schema()
+    store = open_to_copy(raw.address)
+    assert write_backup(store, folder / "backup.db").reports == reports
+    store.close()
+    assert raw.schema() == before
+    backup = open_store(folder / "backup.db", create=False)
+    assert backup.copied_at_s()
+    return backup
+
+
 @each
 def test_copies_of_counts_become_counts_kept_once(
-    database: str, raw: Raw, monkeypatch: pytest.MonkeyPatch
+    database: str, raw: Raw, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Rome has its estimate, Paris waits for it: both as the program before kept them."""
     with monkeypatch.context() as patch:
@@ -168,11 +181,17 @@ def test_copies_of_counts_become_counts_kept_once(
         raw.run(f"INSERT INTO closing_tally VALUES ({key}, {key}, {blob})")
     text = "x'7b7d'" if database == "sqlite" else "'{}'::bytea"
     raw.run(f"INSERT INTO estimate VALUES (2, 6, 50, {text})")
+    backup = backup_of_older(raw, tmp_path, 100)
     store = open_store(raw.address)
+    with store.snapshot() as migrated, backup.snapshot() as copied:
+        for table in set(TABLES) - {"upkeep", "closing_tally"}:  # counts as JSON in any order
+            assert sorted(copied(table)) == sorted(migrated(table))
+    waiting = backup.closing_counts("paris", 1)[1].tolist()
+    backup.close()
     expected = {name: store.counts(name)[1].tolist() for name in ("paris", "rome")}
     assert [sum(each) for each in expected.values()] == [50, 50]
     assert [closing.campaign for closing in store.closings()] == ["paris"]
-    assert store.closing_counts("paris", 1)[1].tolist() == expected["paris"]
+    assert store.closing_counts("paris", 1)[1].tolist() == expected["paris"] == waiting
     store.close()
     raw.schema()  # this connection has not seen what the store's has changed
     for step in reversed(raw.steps[3:]):

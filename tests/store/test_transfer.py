@@ -6,6 +6,7 @@ import json
 import threading
 import time
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -29,6 +30,7 @@ from geoveil.store import (
     write_backup,
 )
 from geoveil.store.records import TABLES, Migration, migrations
+from geoveil.store.sqlite import SqliteStore
 from store.devices import Writer, a_round, assert_explained, device_id, start, upload
 from store.memory import MemoryStore, open_any
 
@@ -190,15 +192,34 @@ def test_a_backup_is_one_file_and_never_replaces_another(tmp_path: Path, opens: 
         write_backup(store, tmp_path / "nowhere" / "monday.db")
 
 
-def test_restoring_only_reads_the_backup(tmp_path: Path, opens: Opens) -> None:
+def test_restoring_only_reads_the_backup(
+    tmp_path: Path, opens: Opens, monkeypatch: pytest.MonkeyPatch
+) -> None:
     backup = tmp_path / "monday.db"
     write_backup(eventful(opens("sqlite")), backup)
     before = backup.read_bytes()
     backup.chmod(0o400)
     restored = opens("memory")
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "nowhere"))  # it is not copied first
     restore_backup(backup, restored)
     assert backup.read_bytes() == before
     assert restored.campaigns()
+
+
+def test_a_copy_that_has_to_be_brought_up_to_date_lies_beside_the_store(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    backup, store = tmp_path / "monday.db", tmp_path / "city" / "store.db"
+    store.parent.mkdir()
+    with closing(SqliteStore(backup, schema=10)) as older:
+        older.fill(lambda table: [(b"d" * 32, "laptop", 3)] if table == "token" else [])
+    before = backup.read_bytes()
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "nowhere"))
+    restore_backup(backup, str(store))
+    assert [path.name for path in store.parent.iterdir()] == ["store.db"]
+    assert backup.read_bytes() == before
+    with closing(open_store(store, create=False)) as restored:
+        assert [each.label for each in restored.tokens()] == ["laptop"]
 
 
 @pytest.mark.parametrize("content", [b"", b"no database" * 100])

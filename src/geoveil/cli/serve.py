@@ -16,7 +16,7 @@ from geoveil.cli.console import Console
 from geoveil.cli.options import Decorator, machine_options, together
 from geoveil.errors import number_of
 from geoveil.server.settings import KNOWN_S, SETTINGS, Setting, Tokens, load, variables_of_services
-from geoveil.store import TokenRecord, open_store, restore_backup, write_backup
+from geoveil.store import TokenRecord, open_store, open_to_copy, restore_backup, write_backup
 
 
 def _option(setting: Setting) -> Decorator:
@@ -92,7 +92,7 @@ def backup(source: str, target: str, restore: bool, machine: bool) -> None:
     if restore:
         contents = restore_backup(source, target)
     else:
-        with closing(open_store(source, create=False)) as store:
+        with closing(open_to_copy(source)) as store:
             contents = write_backup(store, target)
     done = "restored" if restore else "written"
     file = source if restore else target

@@ -2,7 +2,14 @@
 
 from geoveil.store.contract import Store
 from geoveil.store.group_writer import GroupWriter
-from geoveil.store.opening import Contents, copy_store, open_store, restore_backup, write_backup
+from geoveil.store.opening import (
+    Contents,
+    copy_store,
+    open_store,
+    open_to_copy,
+    restore_backup,
+    write_backup,
+)
 from geoveil.store.records import (
     CampaignRecord,
     ClosingRecord,
@@ -22,5 +29,5 @@ __all__ = [
     "CampaignRecord", "ClosingRecord", "Contents", "EstimateRecord", "GroupWriter", "Job",
     "NewerSchema", "Overloaded", "PreparationRecord", "RoundRecord", "State", "Store",
     "StoreFailed", "TokenRecord", "Upload",
-    "copy_store", "open_store", "restore_backup", "write_backup",
+    "copy_store", "open_store", "open_to_copy", "restore_backup", "write_backup",
 ]  # fmt: skip

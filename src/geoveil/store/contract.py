@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import asdict
 from typing import Any, ClassVar, TypeVar
@@ -27,6 +27,10 @@ class Store(ABC):
 
     engine: str
     """What it is built on, with its version: ``SQLite 3.54.1``."""
+    schema: int | None = None
+    """The number of an older program's schema, where it has that one; it can then be copied only."""
+    tables: Mapping[str, tuple[str, ...]] = records.TABLES
+    """Table → columns, as copies have them; fewer where the schema is that of an older program."""
     LOCKED: ClassVar[str] = "SELECT key, state FROM campaign WHERE id = :campaign"
     """Key and state of a campaign whose rounds nobody else changes until the transaction ends."""
     ALONE: ClassVar[str] = "SELECT 1"
@@ -66,8 +70,8 @@ class Store(ABC):
 
     @abstractmethod
     def fill(self, snapshot: records.Snapshot) -> None:
-        """Take over everything of another store, in one transaction; ``InvalidInput`` unless this one
-        is empty."""
+        """Take over everything of another store with the same tables, in one transaction; ``InvalidInput``
+        unless this one is empty."""
 
     @abstractmethod
     def close(self) -> None:

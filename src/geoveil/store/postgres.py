@@ -18,7 +18,17 @@ from psycopg_pool import ConnectionPool
 
 from geoveil.errors import InvalidInput
 from geoveil.store.contract import Store
-from geoveil.store.records import TABLES, Row, Snapshot, StoreFailed, Upload, migrations, missing
+from geoveil.store.records import (
+    TABLES,
+    Migration,
+    Row,
+    Snapshot,
+    StoreFailed,
+    Upload,
+    migrations,
+    missing,
+    tables_among,
+)
 from geoveil.store.statements import Run, over, pending_of
 
 V = TypeVar("V")
@@ -78,6 +88,9 @@ _ADD = """
     (SELECT campaign_key, id FROM given EXCEPT SELECT campaign_key, id FROM new)
     UNION ALL SELECT NULL, NULL FROM over
 """
+_COLUMNS = """
+    SELECT table_name, column_name FROM information_schema.columns WHERE table_schema = current_schema()
+"""
 _SUMMED = {
     "tally": "SELECT round_key, cell, CAST(sum(count) AS bigint) FROM tally GROUP BY 1, 2 ORDER BY 1, 2",
     "round_total": "SELECT round_key, CAST(sum(count) AS bigint) FROM round_total GROUP BY 1 ORDER BY 1",
@@ -129,14 +142,15 @@ class PostgresStore(Store):
     """Campaigns, rounds and counts in a PostgreSQL database.
 
     ``url`` is what PostgreSQL's own programs take: ``postgresql://user@host/database``. Where not
-    ``create``, the database must have the schema of this program. One connection counts, with a shard
+    ``create``, the database must have the schema of this program; or, for copies only, that of an older one,
+    by its number. One connection counts, with a shard
     of the counts that no other process uses at the time; a few more are shared by all threads.
     """
 
     LOCKED = f"{Store.LOCKED} FOR UPDATE"
     ALONE = "LOCK TABLE tally IN SHARE ROW EXCLUSIVE MODE"
 
-    def __init__(self, url: str, *, create: bool = True) -> None:
+    def __init__(self, url: str, *, create: bool = True, schema: int | None = None) -> None:
         try:
             conninfo_to_dict(url)
         except psycopg.ProgrammingError:  # says nothing of the address: it may hold a password
@@ -144,9 +158,12 @@ class PostgresStore(Store):
                 "store must be an address such as postgresql://user@host/name"
             ) from None
         self._url = url
+        self.schema = schema
         _check_reachable(url)
         with _connected(url, statement_s=_LONG_S) as connection:
-            _migrate(connection, create=create)
+            _migrate(connection, migrations("postgres")[:schema], create=create)
+            if schema is not None:
+                self.tables = tables_among(connection.execute(_COLUMNS))
             version = connection.info.parameter_status("server_version") or ""
         self.engine = f"PostgreSQL {version}"
         self._closed = False
@@ -250,7 +267,7 @@ class PostgresStore(Store):
         """Rows are fetched as they are read."""
 
         def rows(table: str) -> Iterator[Row]:
-            plain = f"SELECT {', '.join(TABLES[table])} FROM {table} ORDER BY 1, 2"
+            plain = f"SELECT {', '.join(self.tables[table])} FROM {table} ORDER BY 1, 2"
             with _translated(), connection.cursor(name=table) as cursor:
                 cursor.itersize = 10_000
                 cursor.execute(_SUMMED.get(table, plain))
@@ -363,7 +380,7 @@ def _free_shard(connection: Connection[Row]) -> int:
     return 0
 
 
-def _migrate(connection: Connection[Row], *, create: bool) -> None:
+def _migrate(connection: Connection[Row], steps: tuple[Migration, ...], *, create: bool) -> None:
     """Run the missing migrations in one transaction, one program at a time."""
     with _translated(), connection.transaction():
         connection.execute("SELECT pg_advisory_xact_lock(%s)", (_MIGRATING,))
@@ -371,7 +388,7 @@ def _migrate(connection: Connection[Row], *, create: bool) -> None:
         version = 0
         if table is not None:
             ((version,),) = connection.execute("SELECT version FROM schema_version")
-        for step in missing(migrations("postgres"), version, create=create):
+        for step in missing(steps, version, create=create):
             connection.execute(step.up)
             connection.execute("UPDATE schema_version SET version = %s", (step.number,))
 

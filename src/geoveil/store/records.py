@@ -21,7 +21,7 @@ State = Literal["running", "paused", "ended"]
 
 Row = tuple[Any, ...]
 Snapshot = Callable[[str], Iterable[Row]]
-"""A whole store at one moment: all rows of a table by its name, columns as in :data:`TABLES`."""
+"""A whole store at one moment: all rows of a table by its name, columns as in ``Store.tables``."""
 
 
 class StoreFailed(GeoveilError):
@@ -34,6 +34,16 @@ class Overloaded(GeoveilError):
 
 class NewerSchema(GeoveilError):
     """The database was made by a newer program; this one does not touch it."""
+
+
+class OlderSchema(InvalidInput):
+    """The database was made by an older program, and nobody said that it may be changed."""
+
+    def __init__(self, version: int, latest: int) -> None:
+        self.version = version
+        super().__init__(
+            f"schema ({version}) must be {latest}; start the server once to migrate it"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,6 +205,16 @@ TABLES: Mapping[str, tuple[str, ...]] = MappingProxyType(
 """Table → columns; a table comes after those it refers to."""
 
 
+def tables_among(found: Iterable[tuple[str, str]]) -> Mapping[str, tuple[str, ...]]:
+    """Of :data:`TABLES` what a database of an older program has, by its tables and their columns."""
+    there = set(found)
+    kept = {
+        table: tuple(each for each in columns if (table, each) in there)
+        for table, columns in TABLES.items()
+    }
+    return {table: columns for table, columns in kept.items() if columns}
+
+
 # --- Numbered steps from an empty database to the schema of this program, and back
 
 
@@ -242,7 +262,5 @@ def missing(
             "use that program"
         )
     if version < latest and not create:
-        raise InvalidInput(
-            f"schema ({version}) must be {latest}; start the server once to migrate it"
-        )
+        raise OlderSchema(version, latest)
     return tuple(step for step in steps if step.number > version)

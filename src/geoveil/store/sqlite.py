@@ -9,7 +9,7 @@ import tempfile
 import threading
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Literal
@@ -35,6 +35,8 @@ _CHECKPOINT_PAGES = 4_000  # 16 MiB of log: a page written often is copied once
 _CACHE_KIB = 32_768
 _ROOM_BYTES = 1 << 20  # what a commit of some thousand reports adds to the log
 
+_COLUMNS = "SELECT s.name, c.name FROM sqlite_schema s, pragma_table_info(s.name) c"
+
 Synchronous = Literal["FULL", "NORMAL"]
 
 
@@ -50,8 +52,9 @@ class SqliteStore(Store):
     """Campaigns, rounds and counts in a SQLite file (WAL, full sync, one writing connection).
 
     A commit is on the disk when it is acknowledged. ``synchronous="NORMAL"`` exists for the test that
-    shows what it loses. Where not ``create``, the file must exist with the schema of this program. A file
-    that is made is its owner's only: it holds the counts of small rounds, which nobody is told.
+    shows what it loses. Where not ``create``, the file must exist with the schema of this program; or, for
+    copies only, with that of an older one, by its number. A file that is made is its owner's only: it holds
+    the counts of small rounds, which nobody is told. One that is ``only_read`` is left as it is.
     """
 
     def __init__(
@@ -61,6 +64,8 @@ class SqliteStore(Store):
         create: bool = True,
         synchronous: Synchronous = "FULL",
         vfs: str | None = None,
+        schema: int | None = None,
+        only_read: bool = False,
     ) -> None:
         version = apsw.sqlite_lib_version()
         if tuple(int(part) for part in version.split(".")[:3]) < OLDEST:
@@ -70,6 +75,9 @@ class SqliteStore(Store):
         self.path = Path(path)
         self._synchronous = synchronous
         self._vfs = vfs
+        self.schema = schema
+        self._steps = migrations("sqlite")[:schema]
+        self._only_read = only_read
         self._closed = False
         self._write_lock = threading.Lock()
         self._mine = threading.local()
@@ -81,7 +89,11 @@ class SqliteStore(Store):
                 os.close(os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
         with _translated():
             try:
-                self._writer = self._connect_writer(create=create)
+                self._writer = None if only_read else self._connect_writer(create=create)
+                with closing(self._connect_reader()) as reader:
+                    self._missing_steps(reader, create=False)
+                    if schema is not None:
+                        self.tables = records.tables_among(reader.execute(_COLUMNS))
             except apsw.NotADBError:
                 raise InvalidInput(f"{self.path.name} must be a SQLite database") from None
             except (apsw.CantOpenError, apsw.ReadOnlyError):
@@ -111,8 +123,8 @@ class SqliteStore(Store):
     def writing(self) -> Iterator[Run]:
         """A transaction of the one writing connection; opened again when it is beyond repair."""
         with self._write_lock, _translated():
-            if self._closed:
-                raise records.StoreFailed("the store is closed")
+            if self._closed or self._only_read:
+                raise records.StoreFailed("the store is closed, or only read")
             if self._writer is None:
                 self._writer = self._recovered_writer()
             connection, began = self._writer, False
@@ -186,7 +198,7 @@ class SqliteStore(Store):
         connection = self._connect_reader()
 
         def rows(table: str) -> Iterator[records.Row]:
-            columns = ", ".join(records.TABLES[table])
+            columns = ", ".join(self.tables[table])
             return iter(connection.execute(f"SELECT {columns} FROM {table} ORDER BY 1, 2"))
 
         try:
@@ -199,10 +211,13 @@ class SqliteStore(Store):
 
     def fill(self, snapshot: records.Snapshot) -> None:
         with self.writing() as run:
-            if run("SELECT 1 FROM campaign UNION ALL SELECT 1 FROM token LIMIT 1"):
+            if any(
+                run(f"SELECT 1 FROM {each} LIMIT 1")
+                for each in self.tables.keys() & {"campaign", "token"}
+            ):
                 raise InvalidInput("the store must be empty to take over another one")
             assert self._writer is not None
-            for table, columns in records.TABLES.items():
+            for table, columns in self.tables.items():
                 marks = ", ".join("?" * len(columns))
                 insert = f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({marks})"
                 self._writer.executemany(insert, iter(snapshot(table)))
@@ -252,7 +267,7 @@ class SqliteStore(Store):
         connection = apsw.Connection(str(self.path), flags=flags, vfs=self._vfs)
         try:
             connection.set_busy_timeout(_PATIENCE_MS)
-            _missing_steps(connection, create=create)  # before anything is written
+            self._missing_steps(connection, create=create)  # before anything is written
             connection.execute("PRAGMA journal_mode = WAL")
             connection.execute(f"PRAGMA synchronous = {self._synchronous}")
             connection.execute("PRAGMA foreign_keys = ON")
@@ -260,11 +275,31 @@ class SqliteStore(Store):
             connection.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")
             connection.wal_autocheckpoint(_CHECKPOINT_PAGES)
             if create:
-                _migrate(connection)
+                self._migrate(connection)
         except BaseException:
             connection.close(force=True)
             raise
         return connection
+
+    def _missing_steps(
+        self, connection: apsw.Connection, *, create: bool
+    ) -> tuple[records.Migration, ...]:
+        """What the file lacks; raises where it is not ours, too new, or lacks some without ``create``."""
+        ours = connection.pragma("application_id") == APPLICATION_ID
+        empty = not connection.execute("SELECT 1 FROM sqlite_schema LIMIT 1").fetchall()
+        if not ours and not (create and empty):
+            raise InvalidInput("the SQLite file must be one that Geoveil made; choose another name")
+        version = int(connection.pragma("user_version"))
+        return records.missing(self._steps, version, create=create)
+
+    def _migrate(self, connection: apsw.Connection) -> None:
+        """Run the missing migrations in one transaction, which closing the connection undoes."""
+        connection.execute("BEGIN IMMEDIATE")
+        for step in self._missing_steps(connection, create=True):
+            connection.execute(step.up)
+            connection.execute(f"PRAGMA user_version = {step.number}")
+            connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+        connection.execute("COMMIT")
 
     def _undo(self, connection: apsw.Connection, began: bool) -> None:
         """Roll back; a connection that can neither begin nor do that is given up."""
@@ -295,26 +330,6 @@ def _runner(connection: apsw.Connection) -> Run:
         return list(connection.execute(statement, values))
 
     return run
-
-
-def _missing_steps(connection: apsw.Connection, *, create: bool) -> tuple[records.Migration, ...]:
-    """What the file lacks; raises where it is not ours, too new, or lacks something without ``create``."""
-    ours = connection.pragma("application_id") == APPLICATION_ID
-    empty = not connection.execute("SELECT 1 FROM sqlite_schema LIMIT 1").fetchall()
-    if not ours and not (create and empty):
-        raise InvalidInput("the SQLite file must be one that Geoveil made; choose another name")
-    version = int(connection.pragma("user_version"))
-    return records.missing(migrations("sqlite"), version, create=create)
-
-
-def _migrate(connection: apsw.Connection) -> None:
-    """Run the missing migrations in one transaction, which closing the connection undoes."""
-    connection.execute("BEGIN IMMEDIATE")
-    for step in _missing_steps(connection, create=True):
-        connection.execute(step.up)
-        connection.execute(f"PRAGMA user_version = {step.number}")
-        connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-    connection.execute("COMMIT")
 
 
 def _named(run: Run, campaigns: list[str], numbers: list[int]) -> list[records.Row]:
