@@ -72,6 +72,9 @@ def test_each_limit_of_a_device_holds_by_itself():
         exactly = replace(wide, **{f"{which}_per_km": cost + 1.0})
         assert exactly.broken_by(spent, 1.0) is None
         assert exactly.broken_by(spent, 1.0 + 1e-9) == which
+    for limits, most in ((wide, 10.0), (Limits(12.0), 12.0), (Limits(9.0, slack_nats=0.5), 0.5)):
+        assert limits.broken_by(spent, 1.0, most - 0.01) is None
+        assert limits.broken_by(spent, 1.0, most - 0.01 + 1e-9) == "slack"
     assert (
         wide.left_in_words(spent) == "3 of 9 per km are left (today 8 of 9; within 365 days 6 of 9)"
     )

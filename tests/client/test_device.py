@@ -443,6 +443,7 @@ def test_the_explanation_refuses_what_a_report_would_refuse(path: Path) -> None:
         "budget_per_km",
         "budget_per_day_per_km",
         "budget_per_year_per_km",
+        "slack_budget_nats",
     ],
 )
 def test_limits_must_be_numbers_above_zero(name: str, wrong: Any, path: Path) -> None:

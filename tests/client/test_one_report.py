@@ -312,6 +312,7 @@ def test_a_report_that_comes_too_late_ends_the_campaign_too(path: Path) -> None:
         ({"budget_per_day_per_km": 4.0}, 2, "day"),
         ({"budget_per_year_per_km": 4.0}, 2, "year"),
         ({"budget_per_day_per_km": 2.0, "budget_per_year_per_km": 2.0}, 1, "day"),
+        ({"slack_budget_nats": 0.03}, 2, "slack"),
     ],
 )
 def test_each_limit_holds_before_a_location_is_read(

@@ -115,6 +115,7 @@ class Device:
     the smallest ε. ``budget_per_km`` limits all that the ledger ever spends, over all campaigns; nothing is
     given back.
     ``budget_per_day_per_km`` and ``budget_per_year_per_km`` (365 days) go by the device's own clock.
+    ``slack_budget_nats`` limits what η of all reports adds up to: 10 nats, or as many as ``budget_per_km``.
     ``insecure`` allows plain http to other machines. ``patience``, ``transport``, ``randomness`` and
     ``clock`` are for tests and simulations. Reference: docs/client.md.
     """
@@ -130,6 +131,7 @@ class Device:
         again: Again = "never",
         budget_per_day_per_km: float | None = None,
         budget_per_year_per_km: float | None = None,
+        slack_budget_nats: float | None = None,
         insecure: bool = False,
         patience: Patience | None = None,
         transport: Transport | None = None,
@@ -138,13 +140,14 @@ class Device:
     ) -> None:
         self.address = Address.of(url, insecure=insecure)
         self.max_epsilon_per_km = positive("max_epsilon_per_km", max_epsilon_per_km)
-        shorter = {
+        chosen = {
             "budget_per_day_per_km": budget_per_day_per_km,
             "budget_per_year_per_km": budget_per_year_per_km,
+            "slack_budget_nats": slack_budget_nats,
         }
         self.limits = Limits(
             positive("budget_per_km", budget_per_km),
-            *(None if limit is None else positive(name, limit) for name, limit in shorter.items()),
+            *(None if limit is None else positive(name, limit) for name, limit in chosen.items()),
         )
         self.promise_per_km = promise_per_km
         if promise_per_km is not None:

@@ -295,7 +295,8 @@ def check(book: sqlite3.Connection, current: Round, limits: Limits, now_s: float
     row = book.execute("SELECT space FROM campaign WHERE name = ?", (current.campaign,)).fetchone()
     if row is not None and row[0] not in (None, current.space):
         raise Refused("space")
-    broken = limits.broken_by(spent(book, "", now_s), current.promise.epsilon_per_km)
+    cost = current.promise
+    broken = limits.broken_by(spent(book, "", now_s), cost.epsilon_per_km, cost.slack)
     if broken is not None:
         raise Refused("budget", broken)
 

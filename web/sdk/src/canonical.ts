@@ -21,9 +21,7 @@ export function canonicalText(value: Json): string {
       .map((name) => `${JSON.stringify(name)}:${canonicalText(value[name] as Json)}`);
     return `{${entries.join(",")}}`;
   }
-  if (typeof value === "number" && !Number.isFinite(value)) {
-    throw new RangeError("a JSON document must hold finite numbers only");
-  }
+  if (typeof value === "number" && !Number.isFinite(value)) throw new RangeError(); // no JSON has such numbers
   return JSON.stringify(value);
 }
 
@@ -52,13 +50,13 @@ export function strictJson(bytes: Uint8Array): Json {
   try {
     text = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(bytes);
   } catch {
-    throw new SyntaxError("not UTF-8");
+    throw new SyntaxError();
   }
   let value: Json;
   try {
     value = JSON.parse(text) as Json;
   } catch {
-    throw new SyntaxError("not JSON"); // without the engine's message, which quotes the text
+    throw new SyntaxError(); // without the engine's message, which quotes the text
   }
   refuseTwice(text);
   return value;
@@ -70,7 +68,7 @@ function refuseTwice(text: string): void {
   let named = "";
   for (let at = 0; at < text.length; at++) {
     const sign = text[at];
-    if (open.length > DEEPEST) throw new SyntaxError("nested too deeply");
+    if (open.length > DEEPEST) throw new SyntaxError();
     if (sign === '"') {
       const end = endOfText(text, at);
       named = text.slice(at, end + 1);
@@ -81,7 +79,7 @@ function refuseTwice(text: string): void {
     else if (sign === ":") {
       const names = open.at(-1);
       const name = JSON.parse(named) as string;
-      if (names?.has(name)) throw new SyntaxError("an entry is named twice");
+      if (names?.has(name)) throw new SyntaxError();
       names?.add(name);
     }
   }

@@ -80,6 +80,8 @@ export interface DeviceOptions {
   readonly again?: Again | undefined;
   readonly budgetPerDayPerKm?: number | undefined;
   readonly budgetPerYearPerKm?: number | undefined;
+  /** The most that η of all reports of the ledger may add up to; by default 10 nats, or `budgetPerKm` of them. */
+  readonly slackBudgetNats?: number | undefined;
   /** Where the ledger is; by default a database of this origin. */
   readonly ledger?: LedgerStorage | undefined;
   /** Allows plain http to other machines. */
@@ -111,6 +113,7 @@ export class Device {
       options[name] === undefined ? undefined : positive(name, options[name]);
     this.limits = {
       lifetime: positive("budgetPerKm", options.budgetPerKm),
+      slack: positive("slackBudgetNats", options.slackBudgetNats ?? Math.max(10, options.budgetPerKm)),
       day: optional("budgetPerDayPerKm"),
       year: optional("budgetPerYearPerKm"),
     };

@@ -99,7 +99,7 @@ export class WholeLaw {
 
   /** The report from a position for 16 random bytes: the place of ⌊u·S/2¹²⁸⌋ among the running sums of the row. */
   draw(steps: Pair, bytes: Uint8Array): number {
-    if (bytes.length !== DRAW_BYTES) throw new RangeError(`a draw must take exactly ${DRAW_BYTES} random bytes`);
+    if (bytes.length !== DRAW_BYTES) throw new RangeError();
     const row = this.row(steps);
     const total = row.reduce((sum, entry) => sum + entry, 0n);
     const u = bytes.reduce((number, byte) => (number << 8n) | BigInt(byte), 0n);

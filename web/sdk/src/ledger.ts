@@ -91,9 +91,10 @@ export interface Spent {
   readonly trips: boolean;
 }
 
-/** What all reports in a ledger may cost together: for ever, and optionally in a day and in 365 days. */
+/** What all reports in a ledger may cost together: for ever, η among it, and optionally in a day and in 365 days. */
 export interface Limits {
   readonly lifetime: number;
+  readonly slack: number;
   readonly day: number | undefined;
   readonly year: number | undefined;
 }
@@ -284,8 +285,10 @@ function each(limits: Limits, sums: Spent): ["lifetime" | "day" | "year", number
 function check(book: Book, current: Round, limits: Limits, nowS: number): void {
   const space = book.campaigns[current.campaign]?.space ?? null;
   if (space !== null && space !== current.space) throw new Refused("space");
-  const cost = Exact.of(current.promise.epsilonPerKm);
-  for (const [which, limit, sofar] of each(limits, spent(book, "", nowS))) {
+  const sums = spent(book, "", nowS);
+  const { epsilonPerKm, slackNats } = current.promise;
+  for (const [which, limit, sofar] of [...each(limits, sums), ["slack", limits.slack, sums.slack] as const]) {
+    const cost = Exact.of(which === "slack" ? slackNats : epsilonPerKm);
     if (sofar.plus(cost).isAbove(Exact.of(limit))) throw new Refused("budget", which);
   }
 }

@@ -230,6 +230,7 @@ describe("what is checked before a location is read", () => {
     ["budget", {}, { budgetPerKm: 1.99 }],
     ["budget", {}, { budgetPerDayPerKm: 1 }],
     ["budget", {}, { budgetPerYearPerKm: 1 }],
+    ["budget", {}, { slackBudgetNats: 0.0119 }],
     ["clock", {}, { clock: () => Number.NaN }],
   ] as [string, JsonObject, Partial<DeviceOptions>][])("refuses: %s", async (reason, changes, more) => {
     collector.document = await served("paris", changes);
