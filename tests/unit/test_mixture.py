@@ -52,14 +52,17 @@ def test_the_average_of_estimates_is_their_mean_weighted_by_reports(seed: int, e
     assert found.distribution == pytest.approx(
         sum(w * p.distribution for w, p in zip(weights, parts, strict=True))
     )
-    variance = sum(w**2 * p.standard_error**2 for w, p in zip(weights, parts, strict=True))
-    assert found.standard_error == pytest.approx(np.sqrt(variance))
-    pairs = [p.region([0, 3]).standard_error for p in parts]
-    assert found.region([0, 3]).standard_error == pytest.approx(
-        float(np.linalg.norm(weights * pairs))
-    )
-    centre = sum(w * p.errors.centre for w, p in zip(weights, parts, strict=True))
+    centres = np.stack([p.errors.centre for p in parts])
+    centre = weights @ centres
     assert found.errors.centre == pytest.approx(centre)
+    # who is in which group varies too: E(θ_A²) − θ² over the people, as in a poll
+    variance = sum(w**2 * p.standard_error**2 for w, p in zip(weights, parts, strict=True))
+    variance += (weights @ centres**2 - centre**2) / found.total
+    assert found.standard_error == pytest.approx(np.sqrt(variance))
+    pairs, ends = [p.region([0, 3]).standard_error for p in parts], centres[:, [0, 3]].sum(axis=1)
+    of_pair = np.square(weights * pairs).sum()
+    of_pair += (weights @ ends**2 - (weights @ ends) ** 2) / found.total
+    assert found.region([0, 3]).standard_error == pytest.approx(float(np.sqrt(of_pair)))
     low, high = found.interval(0.95)
     reach = 1.959964 * found.standard_error
     assert low == pytest.approx(np.clip(np.minimum(centre - reach, found.distribution), 0, 1))
