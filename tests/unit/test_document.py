@@ -45,6 +45,7 @@ MECHANISMS = {
     "linear-geometric": gv.LinearGeometric(LINE, epsilon_per_unit=0.7),
     "dense": gv.DenseChannel(LINE, np.full((4, 3), 1 / 3), guarantee=gv.WithinRadius(2.0, 0.5)),
     "remapped": gv.Remapped(gv.RandomizedResponse(LINE, epsilon=1.0), [3, 2, 1, 0]),
+    "a strategy": gv.optimal_strategy(LINE, np.full(4, 1 / 4), mean_loss_km=0.5),
 }
 
 
@@ -124,8 +125,9 @@ def weakened(values: dict[str, Any], epsilon: float) -> dict[str, Any]:
 
 
 UNEVEN = np.array([[5, 3, 1, 1], [4, 4, 1, 1], [3, 4, 2, 1], [2, 4, 3, 1]]) / 10
+UNCLAIMED = ("continuous-laplace", "a strategy")
 CLAIMED = {
-    **{name: made for name, made in MECHANISMS.items() if name not in ("continuous-laplace", "dense")},
+    **{name: made for name, made in MECHANISMS.items() if name not in (*UNCLAIMED, "dense")},
     "dense": gv.DenseChannel(LINE, UNEVEN, guarantee=gv.WithinRadius(2.0, 1.1)),
 }  # fmt: skip
 

@@ -85,6 +85,21 @@ class DenseChannel(DenseOperator, Channel):
         return f"DenseChannel({self.space!r}, {self.space.size} × {self.report_count})"
 
 
+class UnpromisedChannel(DenseChannel):
+    """A matrix that promises nothing, whatever its loss is; ``certify`` says what that is."""
+
+    def __init__(self, space: Space, matrix: ArrayLike) -> None:
+        super().__init__(space, matrix)
+
+    def _promise(self) -> None:
+        return None
+
+    @property
+    def promise_takes_long(self) -> bool:  # type: ignore[override]
+        """Nothing is enumerated for no promise."""
+        return False
+
+
 @enumerated.register
 def _enumerated_once(channel: DenseChannel, claim: Guarantee | None) -> Certificate:
     """What was enumerated before answers for the same claim, and for any that its loss implies."""

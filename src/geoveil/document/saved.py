@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from geoveil.channel.certificate import check_claim, promising
 from geoveil.channel.channel import Channel
-from geoveil.channel.composed import DenseChannel, Remapped
+from geoveil.channel.composed import DenseChannel, Remapped, UnpromisedChannel
 from geoveil.channel.guarantee import (
     BetweenPositions,
     GeoIndistinguishability,
@@ -133,6 +133,8 @@ def _build(values: Any, *, believed: bool) -> tuple[AnyMechanism, Guarantee | No
         return noise, noise.guarantee
     space, claimed = space_from_dict(values["space"]), _claimed(values.get("guarantee"))
     if name == "dense":
+        if claimed is None and "guarantee" in values:  # which says that nothing is promised
+            return UnpromisedChannel(space, values["matrix"]), None
         return _kept(DenseChannel(space, values["matrix"]), claimed, claimed, believed), claimed
     mechanisms: dict[str, Any] = {PositionalElastic.name: PositionalElastic, **MECHANISMS}
     if name not in mechanisms:

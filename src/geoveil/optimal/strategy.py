@@ -21,7 +21,7 @@ import scipy
 from scipy import sparse
 
 from geoveil.arrays import ArrayLike, FloatArray, IntArray, positive, prior_over, told
-from geoveil.channel.composed import DenseChannel
+from geoveil.channel.composed import UnpromisedChannel
 from geoveil.errors import InvalidInput, TooLarge
 from geoveil.measure import Loss, loss_values
 from geoveil.optimal.interior_point import ROUNDING, Progress
@@ -61,7 +61,7 @@ class StrategyOptimality:
         )
 
 
-class OptimalStrategy(DenseChannel):
+class OptimalStrategy(UnpromisedChannel):
     """A channel that leaves an adversary the largest error at a limited loss. It promises nothing.
 
     Guarantee: none; whoever does not know the prior exactly may be told a person's place. The
@@ -71,9 +71,6 @@ class OptimalStrategy(DenseChannel):
     def __init__(self, space: Space, matrix: FloatArray, optimality: StrategyOptimality) -> None:
         super().__init__(space, matrix)
         self.optimality = optimality
-
-    def _promise(self) -> None:
-        return None
 
     def __repr__(self) -> str:
         return f"OptimalStrategy({self.space!r}, {self.optimality})"
