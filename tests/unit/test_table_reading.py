@@ -224,6 +224,11 @@ def test_other_delimiters_are_named_and_read(tmp_path: Path) -> None:
     with pytest.raises(InvalidFile, match="seems to part its fields by ';'"):
         read(path)
     assert read(path, delimiter=";")[:2] == ([1.0], [2.0])
+    for asked in (",", ";"):  # the file says it itself, as spreadsheets write it
+        path.write_bytes(b"\xef\xbb\xbfsep=;\r\nlat;note;lng\r\n1,5;a;2\r\n3;b;4\r\n")
+        assert read(path, delimiter=asked, keep=["note"])[:2] == ([1.5, 3.0], [2.0, 4.0])
+    with open_table(str(path)) as reader:
+        assert [*reader.sections()] == [(0, len(b"1,5;a;2\r\n3;b;4\r\n"))]
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from collections.abc import Callable, Iterator, Sequence
 from itertools import chain, pairwise
 from pathlib import Path
@@ -25,6 +26,8 @@ _LONGEST_HEADER = 1 << 16
 _SECTION_BLOCKS = 8
 _SPELT = {"\t": "tab"}
 """Delimiters as the command line has them; others stand in quotes, which a shell needs around ``;``."""
+_SAID = re.compile(r'"?sep=([,;|\t])"?\s*', re.IGNORECASE)
+"""A first line that says what parts the fields, as spreadsheets write and read it."""
 _SEARCHED = 4
 """Blocks in which a document is looked for: somebody may have sorted the rows."""
 
@@ -43,7 +46,7 @@ class DelimitedReader(reader.TableReader):
         self._rows = 0
         self._fields = self._read_header()
         self._blocks: Iterator[tuple[int, bytes]] = reader.blocks_of_rows(
-            source, self._line_end, delimiter=delimiter.encode()
+            source, self._line_end, delimiter=self._delimiter.encode()
         )
         self._document = self._carried() if self._fields.count(reader.DOCUMENT) == 1 else None
         carrier = () if self._document is None else (reader.DOCUMENT,)
@@ -163,6 +166,10 @@ class DelimitedReader(reader.TableReader):
         cut = max(head.rfind(b"\n"), head.rfind(b"\r")) + 1
         whole = head[:cut] if cut and len(head) >= _LONGEST_HEADER else head
         text = io.StringIO(whole.decode("utf-8-sig", errors="replace"), newline="")
+        if said := _SAID.fullmatch(text.readline()):
+            self._delimiter = said[1]
+        else:
+            text.seek(0)
         lines = csv.reader(text, delimiter=self._delimiter)
         try:
             fields = next((fields for fields in lines if any(fields)), None)
@@ -180,6 +187,7 @@ class DelimitedReader(reader.TableReader):
                 f"give --delimiter {_SPELT.get(others[0], repr(others[0]))}: {list_columns(columns)}"
             )
         self._line_end = b"\n" if b"\n" in head else b"\r"
-        self._header_bytes = sum(map(len, head.splitlines(keepends=True)[: lines.line_num]))
+        before = lines.line_num + (said is not None)
+        self._header_bytes = sum(map(len, head.splitlines(keepends=True)[:before]))
         self._source.read(self._header_bytes)
         return columns
