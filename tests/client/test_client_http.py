@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import shutil
+import socket
 import ssl
 import subprocess
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -92,6 +94,25 @@ def test_nobody_there(path: Path) -> None:
     with serving(lambda _: None) as service:
         url = service.url
     assert refused(device(url, path).report, **PLACE).reason == "unreachable"
+
+
+def test_a_name_with_many_addresses_that_never_answer_holds_nobody_longer_than_one(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = [0.0]
+
+    class Silent(socket.socket):
+        def connect(self, place: Any) -> None:
+            clock[0] += self.gettimeout() or 0.0
+            raise TimeoutError
+
+    listed = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("203.0.113.1", 443))] * 500
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: listed)
+    monkeypatch.setattr(socket, "socket", Silent)
+    monkeypatch.setattr(time, "monotonic", lambda: clock[0])
+    it = device("https://collector.example/c/lyon", path, patience=Patience(attempts=1))
+    assert refused(it.report, **PLACE).reason == "unreachable"
+    assert 9.0 < clock[0] < 11.0
 
 
 @pytest.mark.parametrize("after", ["seconds", "date"])
