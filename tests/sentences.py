@@ -163,10 +163,14 @@ def position_pairs(grid: gv.Grid, distance_km: float) -> tuple[FloatArray, Float
 def worst_between_positions(channel: Channel, distance_km: float) -> float:
     """The largest loss found between any two positions this far apart."""
     assert isinstance(channel.space, gv.Grid)
-    one, other = (laws_at(channel, xy) for xy in position_pairs(channel.space, distance_km))
-    seen = (one > 0) & (other > 0)
-    assert ((one > 0) == (other > 0)).all()
-    return float(np.abs(np.log(one[seen]) - np.log(other[seen])).max())
+    pairs = position_pairs(channel.space, distance_km)
+    places, numbers = np.unique(np.concatenate(pairs), axis=0, return_inverse=True)
+    laws = laws_at(channel, places)  # of a place that is in many pairs once
+    impossible = laws == 0
+    logs = np.log(np.where(impossible, 1.0, laws))
+    one, other = numbers.reshape(2, -1)
+    assert (impossible[one] == impossible[other]).all()
+    return float(np.abs(logs[one] - logs[other]).max())
 
 
 def worst_loss(channel: Channel, said: Said) -> float:

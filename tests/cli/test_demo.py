@@ -33,9 +33,9 @@ pytest.importorskip("ot")
 
 @pytest.fixture(scope="module")
 def story() -> Story:
-    """On 117 cells: closing a round of the 486 of the demo takes several times as long."""
+    """On 88 cells: closing a round of the 486 of the demo takes several times as long."""
     with pytest.MonkeyPatch.context() as patch, LocalCollector() as collector:
-        patch.setattr(story_module, "simulated_city", partial(simulated_city, cell_km=1.0))
+        patch.setattr(story_module, "simulated_city", partial(simulated_city, cell_km=1.25))
         return tell(collector, people=20_000, rounds=2, randomness=seeded(3))
 
 
@@ -116,7 +116,7 @@ def test_what_it_says_about_privacy_is_true(run: Result, story: Story) -> None:
     """Promise 39, in the summary and in the picture."""
     (said,) = check(run.stdout, story.mechanism)
     assert not said.in_cells
-    spent = "Every person has spent at most ε = 2 per km and 0.014 for rounding, in one report."
+    spent = "Every person has spent at most ε = 2 per km and 0.015 for rounding, in one report."
     assert spent in " ".join(run.stdout.split())
     from matplotlib.backends.backend_agg import FigureCanvasAgg
 

@@ -17,7 +17,7 @@ from geoveil.server.campaigns import (
     QUEUED_S,
     Campaigns,
 )
-from geoveil.server.conclusion import NothingToRelease, conclude
+from geoveil.server.conclusion import Conclusion, NothingToRelease, conclude
 from geoveil.server.round_documents import SLOW_CLOCKS_S, served
 from geoveil.server.worker import Jobs
 from geoveil.store import CampaignRecord, RoundRecord, open_store
@@ -434,8 +434,14 @@ def poisoned_city(guarded: bool, fakes: int = 150) -> tuple[City, int]:
     quietest = int(np.argmin(city.store.counts("paris")[1]))
     city.count([quietest] * fakes, city.campaigns.mechanism("paris"))
     city.campaigns.close("paris")
-    city.work()
+    (work,) = city.due()
+    if (guarded, fakes) not in CONCLUDED:  # seconds, and the same bytes every time
+        CONCLUDED[guarded, fakes] = conclude(work)
+    assert Jobs(city.campaigns).publish(work, CONCLUDED[guarded, fakes])
     return city, quietest
+
+
+CONCLUDED: dict[tuple[bool, int], Conclusion] = {}
 
 
 @cache
@@ -482,7 +488,7 @@ def test_fakes_of_a_round_long_past_stay_out() -> None:
     city, target = poisoned_city(True)
     before = city.estimated()["distribution"][target]
     found = city.estimated()["alarm"]["fakes"]["least"]
-    for _ in range(5):  # the alarm looks at the four newest rounds
+    for _ in range(4):  # the alarm looks at the four newest rounds
         city.report(500)
         city.campaigns.close("paris")
         city.work()

@@ -16,17 +16,20 @@ from geoveil.estimate.mixture import held_between, held_to_seed, held_within
 TOWN = gv.Grid(rows=6, columns=6, cell_km=1.0)
 
 
-def town() -> FloatArray:
-    weights = np.exp(-TOWN.distances_from_km(8)) + np.exp(-TOWN.distances_from_km(27)) + 0.01
+def town(space: gv.Grid = TOWN) -> FloatArray:
+    weights = np.exp(-space.distances_from_km(8)) + 0.01
+    weights += np.exp(-space.distances_from_km(min(27, space.size - 1)))
     return np.asarray(weights / weights.sum())
 
 
-def campaign(seed: int, fakes: float, later: int = 1, **options: bool) -> gv.Campaign:
+def campaign(
+    seed: int, fakes: float, later: int = 1, space: gv.Grid = TOWN, **options: bool
+) -> gv.Campaign:
     """An honest round of 10,000, then some of 30,000 in which fakes behave like people of cell 5."""
-    made = gv.Campaign(TOWN, epsilon_per_km=2.0, between="cells", **options)
+    made = gv.Campaign(space, epsilon_per_km=2.0, between="cells", **options)
     generator = np.random.default_rng(seed)
     for reports, share in ((10_000, 0.0), *[(30_000, fakes)] * later):
-        law = (1 - share) * made.mechanism.push(town()) + share * made.mechanism.row(5)
+        law = (1 - share) * made.mechanism.push(town(space)) + share * made.mechanism.row(5)
         made.receive(Tally(made.mechanism, generator.multinomial(reports, law / law.sum())))
         made.close_round()
     return made
@@ -68,13 +71,15 @@ def test_honest_campaigns_are_left_alone() -> None:
 
 
 def test_the_option_survives_a_save_and_goes_with_the_guard() -> None:
-    made = campaign(2, 0.3, trusted_seed=True, guarded=True)
+    village = gv.Grid(rows=4, columns=4, cell_km=1.0)  # where the guard has fewer cells to fit
+    made = campaign(2, 0.3, space=village, trusted_seed=True, guarded=True)
+    assert made.closing.alarm.raised
     again = gv.Campaign.from_dict(made.to_dict())
     assert again.rule.to_dict() == made.rule.to_dict()
     assert again.rule.to_dict()["trusted_seed"] is True
     np.testing.assert_array_equal(again.estimate.distribution, made.estimate.distribution)
     with pytest.raises(InvalidInput, match="trusted_seed"):
-        gv.Campaign(TOWN, rule=made.rule, trusted_seed=True)
+        gv.Campaign(village, rule=made.rule, trusted_seed=True)
 
 
 @given(st.integers(2, 12), st.integers(0, 2**32 - 1))
