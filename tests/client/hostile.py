@@ -196,6 +196,12 @@ HOSTILE = [
     Hostile("space a word", lambda: changed(space="everywhere"), "document", "space"),
     Hostile("space without a box", lambda: put("space.box", lambda _: None), "document", "space"),
     Hostile(
+        "mask null",
+        lambda: changed(space={**honest()["space"], "mask": None}),
+        "document",
+        "space",
+    ),
+    Hostile(
         "box of three edges", lambda: put("space.box", lambda box: box[:3]), "document", "space"
     ),
     Hostile(

@@ -148,6 +148,10 @@ def test_longitudes_are_wrapped() -> None:
         -180.0,
         12.5,
     ]
+    # to the last digit: web/sdk/test/parts.test.ts has the same
+    beyond = np.array([180.1, 359.9, -180.3, -370.1, 1000000.1])
+    turned = [-179.9, -0.10000000000002274, 179.7, -10.100000000000023, -79.90000000002328]
+    assert wrapped(beyond).tolist() == turned
 
 
 def test_shapes_follow_the_input() -> None:

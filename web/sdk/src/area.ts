@@ -79,10 +79,10 @@ export class Area {
   }
 
   private static ofGrid(values: JsonObject): Area {
-    const { mask: bits = null, ...rest } = values;
+    const { mask: bits, ...rest } = values;
     const { kind, rows, columns, cell_km: cellKm, box: edges } = rest;
     if (kind !== "grid" || Object.keys(rest).length !== 5) throw new RangeError();
-    const most = bits === null ? MOST_CELLS : WIDEST_GRID;
+    const most = bits === undefined ? MOST_CELLS : WIDEST_GRID;
     if (!isWhole(rows, 1, MOST_CELLS) || !isWhole(columns, 1, MOST_CELLS) || rows * columns > most) {
       throw new RangeError();
     }
@@ -91,9 +91,9 @@ export class Area {
     const [south, west, north, east] = box;
     const plane = new TangentPlane((south + north) / 2, west + widthOf(box) / 2);
     const corner = cornerOf(box, plane, rows, columns, cellKm);
-    const mask = bits === null ? undefined : unpackedBits(bits, rows * columns);
+    const mask = bits === undefined ? bits : unpackedBits(bits, rows * columns);
     const json: JsonObject = { kind: "grid", rows, columns, cell_km: cellKm, box: [south, west, north, east] };
-    if (mask) json["mask"] = bits;
+    if (bits !== undefined) json["mask"] = bits;
     return new Area(json, plane, cellKm, { rows, columns, corner, mask }, new Int32Array());
   }
 

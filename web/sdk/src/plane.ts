@@ -13,7 +13,7 @@ export type Pair = readonly [number, number];
 /** A longitude in −180 ≤ lng < 180; one that already is stays exactly as it is. */
 export function wrapped(lng: number): number {
   if (lng >= -180 && lng < 180) return lng;
-  const turned = ((lng % 360) + 360) % 360;
+  const turned = (lng % 360) + (lng < 0 ? 360 : 0); // to the last digit as everywhere
   return turned >= 180 ? turned - 360 : turned;
 }
 

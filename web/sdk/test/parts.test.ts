@@ -10,6 +10,7 @@ import { MechanismDocument } from "../src/document.ts";
 import { Exact, leftOf } from "../src/exact.ts";
 import { type Again, bitsOf, movedOn } from "../src/keys.ts";
 import { WholeLaw } from "../src/law.ts";
+import { wrapped } from "../src/plane.ts";
 import {
   amount,
   explainDocument,
@@ -127,6 +128,11 @@ it("reads JSON that names everything once, and nothing else", () => {
     expect(() => strictJson(bytes(text)), text).toThrow(SyntaxError);
   }
   expect(() => strictJson(Uint8Array.of(0x22, 0xff, 0x22))).toThrow(SyntaxError);
+});
+
+it("turns longitudes as the Python device does, to the last digit", () => {
+  const turned = [180.1, 359.9, -180.3, -370.1, 1000000.1].map(wrapped);
+  expect(turned).toEqual([-179.9, -0.10000000000002274, 179.7, -10.100000000000023, -79.90000000002328]);
 });
 
 it("has at most 20 kB, compressed", async () => {
