@@ -130,3 +130,24 @@ def live(tmp_path: Path) -> Iterator[Live]:
     """A real server over SQLite."""
     with Live(tmp_path) as server:
         yield server
+
+
+@pytest.fixture(scope="session")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
+    """A real server for all tests of this process that leave it running: to start one takes seconds."""
+    with Live(tmp_path_factory.mktemp("running"), tick_s=0.1) as server:
+        yield server
+
+
+@pytest.fixture
+def shared(running: Live) -> Iterator[Live]:
+    """The same without a campaign, for one test."""
+    yield running
+    empty(running)
+
+
+def empty(server: Live) -> None:
+    """Delete all campaigns of a server."""
+    with server.operator() as operator:
+        for campaign in operator.get("/api/campaigns").json()["campaigns"]:
+            assert operator.delete(f"/api/campaigns/{campaign['id']}").status_code == 204

@@ -199,14 +199,13 @@ def test_only_operators_change_and_other_origins_never(service: InProcess) -> No
     assert service.get(CAMPAIGN).json()["name"] == LYON["name"]
 
 
-def test_a_listener_to_a_campaign_that_is_deleted_hears_the_end(tmp_path: Path) -> None:
-    with Live(tmp_path) as server:
-        server.campaign()
-        with server.client() as client, client.stream("GET", f"{CAMPAIGN}/events") as events:
-            told = events.iter_bytes()
-            assert b"event: round" in next(told)
-            with server.operator() as operator:
-                assert operator.delete(CAMPAIGN).status_code == 204
-            assert b"".join(told).count(b"data:") <= 3  # and the stream ends
-        server.stop()
-        assert '"level": "error"' not in server.log.read_text()
+def test_a_listener_to_a_campaign_that_is_deleted_hears_the_end(shared: Live) -> None:
+    shared.campaign()
+    before = len(shared.log.read_text())
+    with shared.client() as client, client.stream("GET", f"{CAMPAIGN}/events") as events:
+        told = events.iter_bytes()
+        assert b"event: round" in next(told)
+        with shared.operator() as operator:
+            assert operator.delete(CAMPAIGN).status_code == 204
+        assert b"".join(told).count(b"data:") <= 3  # and the stream ends
+    assert '"level": "error"' not in shared.log.read_text()[before:]

@@ -39,20 +39,21 @@ def test_every_level_takes_reports_and_nothing_else_does(service: InProcess) -> 
     assert cells_of(answer.json()["levels"][0]) == last + 1
 
 
-def test_a_device_takes_the_strongest_promise_or_the_one_its_person_chose(tmp_path: Path) -> None:
+def test_a_device_takes_the_strongest_promise_or_the_one_its_person_chose(
+    shared: Live, tmp_path: Path
+) -> None:
     place = {"lat": 45.75, "lng": 4.84}
-    with Live(tmp_path) as server:
-        campaign = server.campaign(**OFFERED)
-        for name, promise, charged in (("a", None, 0.5), ("b", 1.0, 1.0)):
-            device = Device(
-                f"{server.url}/c/{campaign}", max_epsilon_per_km=1.0, budget_per_km=10.0,
-                ledger=tmp_path / f"{name}.db", promise_per_km=promise,
-            )  # fmt: skip
-            receipt = device.report(**place)
-            assert (receipt.acknowledged, receipt.epsilon_per_km) == (True, charged)
-        stranger = Device(
-            f"{server.url}/c/{campaign}", max_epsilon_per_km=1.0, budget_per_km=10.0,
-            ledger=tmp_path / "c.db", promise_per_km=0.7,
+    campaign = shared.campaign(**OFFERED)
+    for name, promise, charged in (("a", None, 0.5), ("b", 1.0, 1.0)):
+        device = Device(
+            f"{shared.url}/c/{campaign}", max_epsilon_per_km=1.0, budget_per_km=10.0,
+            ledger=tmp_path / f"{name}.db", promise_per_km=promise,
         )  # fmt: skip
-        with pytest.raises(Refused, match="does not offer the promise"):
-            stranger.report(**place)
+        receipt = device.report(**place)
+        assert (receipt.acknowledged, receipt.epsilon_per_km) == (True, charged)
+    stranger = Device(
+        f"{shared.url}/c/{campaign}", max_epsilon_per_km=1.0, budget_per_km=10.0,
+        ledger=tmp_path / "c.db", promise_per_km=0.7,
+    )  # fmt: skip
+    with pytest.raises(Refused, match="does not offer the promise"):
+        stranger.report(**place)

@@ -45,7 +45,7 @@ def test_the_walk_through_runs_as_printed(live: Live) -> None:
     assert '"openapi":"3.1.0"' in said
 
 
-def test_the_readme_runs_from_the_operator_to_the_device(live: Live, tmp_path: Path) -> None:
+def test_the_readme_runs_from_the_operator_to_the_device(shared: Live, tmp_path: Path) -> None:
     """The campaign of the shell is the one that the device reports to; only the server is ours."""
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     (shell,) = re.findall(r"^```sh\n(.*?)^```$", readme, re.MULTILINE | re.DOTALL)
@@ -58,11 +58,11 @@ def test_the_readme_runs_from_the_operator_to_the_device(live: Live, tmp_path: P
     assert len(shell.splitlines()) - len(steps) == 3
     script = "\n".join(["set -eu", *steps, 'exec "$PYTHON" -c "$DEVICE"'])
     done = subprocess.run(
-        ["bash", "-c", script.replace("localhost:8000", f"127.0.0.1:{live.port}")],
+        ["bash", "-c", script.replace("localhost:8000", f"127.0.0.1:{shared.port}")],
         env={
             **os.environ,
             "no_proxy": "*",
-            "GEOVEIL_OPERATOR_TOKEN": live.token,
+            "GEOVEIL_OPERATOR_TOKEN": shared.token,
             "PYTHON": sys.executable,
             "DEVICE": device,
         },

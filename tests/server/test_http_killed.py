@@ -21,6 +21,9 @@ from geoveil.store import Upload, open_store
 from server.live import HANG_S, Live, cells_of, new_id
 from server.uploads import OF_SLOTS, OF_TRIPS, Ledger, Uploader, post, send_again, stored
 
+CLOSED_TERMINAL = getattr(signal, "SIGHUP", signal.SIGTERM)
+"""What a server hears when its terminal is closed, where there is such a signal."""
+
 
 def kill_again_and_again(
     server: Live, *, kills: int, acknowledged: int, batch: int, **settings: Any
@@ -118,6 +121,7 @@ def test_reports_of_every_promise_and_slot_survive_100_killed_processes(tmp_path
     assert counted >= 50_000
 
 
+@pytest.mark.usefixtures("heard_signals")
 def test_one_id_counts_once_however_often_it_comes(live: Live) -> None:
     campaign = live.campaign()
     mechanism = live.mechanism(campaign)["id"]
@@ -136,7 +140,9 @@ def test_one_id_counts_once_however_often_it_comes(live: Live) -> None:
     live.start()
     with ThreadPoolExecutor(10) as pool:
         assert set(pool.map(send, range(10))) == {200}
-    live.stop()
+    live.stop(CLOSED_TERMINAL)
+    assert live.code == 0
+    assert json.loads(live.log.read_text().splitlines()[-1])["event"] == "stopped"
     live.start()
     assert send(0) == 200
     live.stop()
@@ -151,25 +157,24 @@ def written(campaign: str, mechanism: str, name: str, cell: int) -> bytes:
     return f"{head}\r\n\r\n{body}".encode()
 
 
-def test_an_answer_that_never_arrives_is_asked_for_again(live: Live) -> None:
+def test_an_answer_that_never_arrives_is_asked_for_again(shared: Live) -> None:
     """The client hangs up after the commit and before it reads the answer; then it sends again."""
-    campaign = live.campaign()
-    mechanism = live.mechanism(campaign)["id"]
+    campaign = shared.campaign()
+    mechanism = shared.mechanism(campaign)["id"]
     reports = [(new_id(), index % 7) for index in range(40)]
     with ExitStack() as connections:
         for name, cell in reports:
-            connection = socket.create_connection(("127.0.0.1", live.port), HANG_S)
+            connection = socket.create_connection(("127.0.0.1", shared.port), HANG_S)
             connections.enter_context(connection)
             connection.sendall(written(campaign, mechanism, name, cell))
-        with live.client() as client:
+        with shared.client() as client:
             while client.get(f"/api/campaigns/{campaign}").json()["reports_counted"]["all"] < 40:
                 time.sleep(0.05)
-    connection = http.client.HTTPConnection("127.0.0.1", live.port, timeout=HANG_S)
+    connection = http.client.HTTPConnection("127.0.0.1", shared.port, timeout=HANG_S)
     for report in reports:
         assert post(connection, campaign, mechanism, [report]) == 200
     connection.close()
-    live.stop()
-    assert stored(live.database, campaign) == Counter(cell for _, cell in reports)
+    assert stored(shared.database, campaign) == Counter(cell for _, cell in reports)
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL], ids=lambda each: each.name)
@@ -236,13 +241,3 @@ def test_a_million_stored_ids_do_not_slow_the_start(
         with capsys.disabled():
             print(f"\n1M ids: ready in {ready:.2f} s, {number.name} in {seconds:.2f} s")  # noqa: T201
     assert stored(server.database, campaign).total() == 1_000_000
-
-
-@pytest.mark.skipif(not hasattr(signal, "SIGHUP"), reason="no terminal is closed so")
-@pytest.mark.usefixtures("heard_signals")
-def test_a_terminal_that_is_closed_stops_it_in_order(tmp_path: Path) -> None:
-    with Live(tmp_path) as server:
-        server.stop(signal.SIGHUP)
-        assert server.code == 0
-        last = json.loads(server.log.read_text().splitlines()[-1])
-        assert last["event"] == "stopped"

@@ -190,11 +190,10 @@ def impatient(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
         yield server
 
 
-@pytest.fixture(scope="module")
-def patient(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
-    with Live(tmp_path_factory.mktemp("patient")) as server:
-        server.campaign()
-        yield server
+@pytest.fixture
+def patient(shared: Live) -> Live:
+    shared.campaign()
+    return shared
 
 
 HEAD = b"POST " + REPORTS.encode() + b" HTTP/1.1\r\nHost: x\r\n"

@@ -147,20 +147,19 @@ def test_settings_that_cannot_be_are_refused_in_words(service: InProcess) -> Non
         assert words in answer.json()["detail"]
 
 
-def test_devices_name_the_slot_of_their_clock(tmp_path: Path) -> None:
-    with Live(tmp_path) as server:
-        campaign = server.campaign(**{**SLOTTED, "slots": "weekday-hour"})
-        device = Device(
-            f"{server.url}/c/{campaign}", max_epsilon_per_km=2.0, budget_per_km=10.0,
-            ledger=tmp_path / "ledger.db",
-        )  # fmt: skip
-        receipt = device.report(lat=45.75, lng=4.84)
-        assert receipt.acknowledged
-        assert receipt.slot is not None
-        assert 0 <= receipt.slot < 168
-        ahead = Device(
-            f"{server.url}/c/{campaign}", max_epsilon_per_km=2.0, budget_per_km=10.0,
-            ledger=tmp_path / "ahead.db", clock=lambda: time.time() + 3 * 3600,
-        )  # fmt: skip
-        with pytest.raises(Refused, match="different slots"):
-            ahead.report(lat=45.75, lng=4.84)
+def test_devices_name_the_slot_of_their_clock(shared: Live, tmp_path: Path) -> None:
+    campaign = shared.campaign(**{**SLOTTED, "slots": "weekday-hour"})
+    device = Device(
+        f"{shared.url}/c/{campaign}", max_epsilon_per_km=2.0, budget_per_km=10.0,
+        ledger=tmp_path / "ledger.db",
+    )  # fmt: skip
+    receipt = device.report(lat=45.75, lng=4.84)
+    assert receipt.acknowledged
+    assert receipt.slot is not None
+    assert 0 <= receipt.slot < 168
+    ahead = Device(
+        f"{shared.url}/c/{campaign}", max_epsilon_per_km=2.0, budget_per_km=10.0,
+        ledger=tmp_path / "ahead.db", clock=lambda: time.time() + 3 * 3600,
+    )  # fmt: skip
+    with pytest.raises(Refused, match="different slots"):
+        ahead.report(lat=45.75, lng=4.84)

@@ -54,10 +54,10 @@ def test_flows_before_the_first_close_and_of_places(service: InProcess) -> None:
     assert unknown["type"].endswith("/unknown-campaign")
 
 
-def test_devices_report_trips_and_flows_are_served(tmp_path: Path) -> None:
-    with Live(tmp_path) as server, server.client() as anybody:
-        campaign = server.campaign(**TRIPS)
-        link = f"{server.url}/c/{campaign}"
+def test_devices_report_trips_and_flows_are_served(shared: Live, tmp_path: Path) -> None:
+    with shared.client() as anybody:
+        campaign = shared.campaign(**TRIPS)
+        link = f"{shared.url}/c/{campaign}"
         for number in range(8):
             device = Device(
                 link, max_epsilon_per_km=4.0, budget_per_km=4.0, ledger=tmp_path / f"{number}.db"
@@ -71,7 +71,7 @@ def test_devices_report_trips_and_flows_are_served(tmp_path: Path) -> None:
             Device(
                 link, max_epsilon_per_km=4.0, budget_per_km=9.0, ledger=tmp_path / "other.db"
             ).report(lat=HOME[0], lng=HOME[1])
-        with server.operator() as operator:
+        with shared.operator() as operator:
             assert operator.post(f"/api/campaigns/{campaign}/rounds").status_code == 202
         flows = None
         for _ in range(500):

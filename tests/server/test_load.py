@@ -13,14 +13,15 @@ from benchmarks.load import Connection, Fleet, LoadFailed, LoadResult, Plan, run
 from geoveil.client import Refused
 from geoveil.client.collector import Address
 from geoveil.errors import InvalidInput
+from server.conftest import empty
 from server.live import Live
 
 
 @pytest.fixture(scope="module")
-def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
-    with Live(tmp_path_factory.mktemp("load")) as server:
-        server.campaign()
-        yield server
+def live(running: Live) -> Iterator[Live]:
+    running.campaign()
+    yield running
+    empty(running)
 
 
 TOTAL = [0]
