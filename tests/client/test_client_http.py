@@ -205,6 +205,8 @@ def test_one_spelling_for_one_campaign(url: str, name: str, path: Path) -> None:
         "https://collector.example../c/lyon",
         "https://collector%2eexample/c/lyon",
         "https://collector example/c/lyon",
+        "https://stra\u00dfe.example/c/lyon",  # not strasse.example, which a browser would not ask
+        "https://colle\u200dctor.example/c/lyon",
         None,
     ],
 )

@@ -108,6 +108,11 @@ _LABELS = re.compile(r"(?a)(?:[a-z0-9_-]+\.)*(?!(?:[0-9]+|0x[0-9a-f]*)\Z)[a-z0-9
 """The name of a host; one that ends in a number would be an address, written in one of many ways."""
 
 
+_TWO_HOSTS = frozenset("\u00df\u03c2\u200c\u200d")
+"""Letters (ß, ς) and joiners that are others or none in the names of 2003, which are made here, and not in
+those of today's browsers: a link with one would lead to another host than there."""
+
+
 def _one_spelling(host: str) -> str:
     """A host as everybody else spells it, or an operator would have many names; ``ValueError`` for none.
 
@@ -118,7 +123,7 @@ def _one_spelling(host: str) -> str:
         address = ipaddress.ip_address(host)
     except ValueError:
         name = host.encode("idna").decode().lower().removesuffix(".")
-        if not _LABELS.fullmatch(name):
+        if not _LABELS.fullmatch(name) or _TWO_HOSTS & set(host):
             raise ValueError("not the name of a host") from None
         return name
     return str(getattr(address, "ipv4_mapped", None) or address)
