@@ -18,7 +18,7 @@ from geoveil.client.collector import Answer
 from geoveil.client.ledger_book import MIGRATIONS
 from geoveil.document.slots import Slots
 from geoveil.document.wire import MechanismDocument
-from geoveil.errors import Unsupported
+from geoveil.errors import InvalidFile, Unsupported
 
 HOURS = Slots.of_hours("Europe/Paris", weekdays=False)
 
@@ -45,6 +45,56 @@ class Dated(Collector):
 
 def at(time_s: float) -> Callable[[], float]:
     return lambda: time_s
+
+
+PERIODS = Slots("UTC", "once", ("first", "second"), (0, 10, 20))
+
+
+@pytest.mark.parametrize("slots", [HOURS, Slots.of_hours("UTC", weekdays=True), PERIODS])
+def test_what_is_written_is_read_as_it_was(slots: Slots) -> None:
+    assert Slots.from_dict(slots.to_dict()) == slots
+    assert len(slots.starts) == len(slots.names) + (slots.every == "once")
+
+
+def test_a_period_begins_at_its_start_and_outside_of_all_there_is_none() -> None:
+    times = (-1.0, 0.0, 9.9, 10.0, 19.9, 20.0)
+    assert [PERIODS.at(time_s) for time_s in times] == [None, 0, 0, 1, 1, None]
+
+
+DAY = {"zone": "UTC", "every": "day", "names": ["a", "b"], "starts": [0, 360]}
+MANY = [str(number) for number in range(169)]
+
+
+@pytest.mark.parametrize(
+    ("kept", "wrong"),
+    [
+        ({"starts": [0, 1439]}, {"starts": [0, 1440]}),
+        ({}, {"starts": [0, 360.5]}),
+        ({}, {"starts": [0, True]}),
+        ({}, {"starts": "01"}),
+        ({}, {"starts": {"0": 0, "1": 360}}),
+        ({}, {"starts": [0, 0]}),
+        ({}, {"starts": [0]}),
+        ({"every": "once", "starts": [0, 1, 1 << 40]}, {"every": "once", "starts": [0, 1, (1 << 40) + 1]}),
+        ({"every": "once", "starts": [0, 1, 2]}, {"every": "once", "starts": [-1, 0, 1]}),
+        ({"names": ["a" * 40, "b"]}, {"names": ["a" * 41, "b"]}),
+        ({"names": ["a b", "b"]}, {"names": ["a ", "b"]}),
+        ({}, {"names": ["a\n", "b"]}),
+        ({}, {"names": ["a", 7]}),
+        ({}, {"names": "ab"}),
+        ({}, {"names": [], "starts": []}),
+        ({"names": MANY[:168], "starts": list(range(168))}, {"names": MANY, "starts": list(range(169))}),
+        ({"zone": "Etc/GMT+1"}, {"zone": 7}),
+        ({}, {"every": ["day"]}),
+        ({}, {"more": 1}),
+    ],
+)  # fmt: skip
+def test_slots_of_anybody_are_checked_in_every_respect(
+    kept: dict[str, Any], wrong: dict[str, Any]
+) -> None:
+    assert Slots.from_dict(DAY | kept).to_dict() == DAY | kept
+    with pytest.raises(InvalidFile):
+        Slots.from_dict(DAY | wrong)
 
 
 def test_the_slot_is_that_of_the_zone_when_the_location_is_read(tmp_path: Path) -> None:

@@ -202,6 +202,10 @@ def test_a_published_document_can_be_audited_though_nobody_believes_it() -> None
     mechanism, claim = mechanism_and_claim(values)
     assert claim == gv.BetweenPositions(0.5, design.guarantee.slack)  # type: ignore[union-attr]
     assert not gv.certify(mechanism, claim=claim).holds
+    made = {"step": design.step, "rim": design.rim, "promise": claim}
+    unkept = gv.PositionalElastic.of_law(design.space, design.law, **made)
+    with pytest.raises(wire.RefusedDocument, match="do not keep the promise"):
+        publish(unkept, campaign="paris", round=1, **times)
     with pytest.raises(InvalidFile, match="expires before"):
         mechanism_and_claim(values | {"expires": 0})
 
@@ -345,6 +349,13 @@ def test_unknown_entries_are_refused(name: str) -> None:
 def test_a_document_cannot_claim_another_kind_of_promise(name: str, claim: Any) -> None:
     values = {**mechanism_to_dict(MECHANISMS[name]), "guarantee": claim}
     with pytest.raises(InvalidFile, match=f"guarantee of {name} must be of kind"):
+        mechanism_from_dict(values)
+
+
+@pytest.mark.parametrize("kind", [7, None, ["local"], "none"])
+def test_a_kind_of_promise_that_does_not_exist_is_refused(kind: Any) -> None:
+    values = {**mechanism_to_dict(MECHANISMS["rappor"]), "guarantee": {"kind": kind}}
+    with pytest.raises(InvalidFile, match=r"guarantee \(.*\) must be one of"):
         mechanism_from_dict(values)
 
 
