@@ -125,9 +125,11 @@ def test_estimators_without_plain_steps_are_given_every_fake(estimator: Estimato
     assert few.gain == few.gains.max() > 5
 
 
-def test_few_candidates_come_close_and_say_which() -> None:
+@pytest.mark.parametrize("people", [hilly(), np.full(16, 1 / 16)], ids=["hilly", "flat"])
+def test_few_candidates_come_close_and_say_which(people: np.ndarray) -> None:
+    """Also where the estimator takes no step without fakes, since people stand as it begins."""
     mechanism = elastic(GRID, hilly(), epsilon_per_km=3.0)
-    every, few = (manipulation_gain(mechanism, hilly(), candidates=n) for n in (16, 3))
+    every, few = (manipulation_gain(mechanism, people, candidates=n) for n in (16, 3))
     assert few.tried.size == 3
     assert 0.9 * every.gain <= few.gain <= every.gain
     assert "gain of" in few.summary()

@@ -89,8 +89,16 @@ class Attack:
         reports = np.arange(self.channels[0].report_count)
         if reports.size <= _FAKES:
             return reports
-        likely = np.array([self.channels[-1]._column(int(y)).max() for y in reports])
-        return np.sort(np.argsort(likely, kind="stable")[:_FAKES])
+        return np.sort(np.argsort(self._likely(), kind="stable")[:_FAKES])
+
+    def strangest(self) -> int:
+        """The report that no cell is likely to send."""
+        return int(self._likely().argmin())
+
+    def _likely(self) -> FloatArray:
+        """For every report the probability at the cell that sends it most."""
+        last = self.channels[-1]
+        return np.array([last._column(y).max() for y in range(last.report_count)])
 
     def screened(
         self, fakes: IntArray, steps: int, totals: Callable[[FloatArray], FloatArray]
@@ -172,9 +180,10 @@ def manipulation_gain(
     are spread evenly over rounds, and the fake is sent in all of them. Targets are the cells, or the
     ``regions`` (lists of cells). To first order the estimate is linear in the fakes, so no mixture of
     fake reports beats the best single one.
-    Search: every fake report is tried with plain steps, as many as the estimator took without fakes
-    (a linearisation would miss empty cells, whose estimates grow by factors); the ``candidates`` best
-    are then given to the estimator itself, which may stop elsewhere. Plain steps say nothing about an
+    Search: every fake report is tried with plain steps, as many as the estimator took without fakes, or,
+    where that is none, with the report among them that no cell is likely to send (a linearisation
+    would miss empty cells, whose estimates grow by factors); the ``candidates`` best are then given
+    to the estimator itself, which may stop elsewhere. Plain steps say nothing about an
     estimator that takes none (matrix inversion) or is accelerated: it is given every fake itself.
     Cost: reports × one fit, in batches, then ``candidates`` fits; without plain steps reports × one
     fit, one by one. At most 512 fake reports are tried. Reference: docs/robustness.md.
@@ -193,8 +202,11 @@ def manipulation_gain(
     totals = _totals(regions, attack.size)
     tried = attack.fakes()
     wanted = arrays.count("candidates", candidates)
-    if honest.steps and not _accelerated(used):
-        gains = attack.screened(tried, honest.steps, totals)
+    steps = honest.steps
+    if steps == 0:  # people stand as the estimator begins, or it takes none at all
+        steps = used.fit(attack.tallies(attack.strangest())).steps
+    if steps and not _accelerated(used):
+        gains = attack.screened(tried, steps, totals)
         best = np.argsort(-gains.max(axis=1), kind="stable")[:wanted]
     else:
         gains = np.empty((tried.size, totals(honest.distribution).size))
