@@ -215,12 +215,14 @@ class Network:
     def _connected(self) -> socket.socket:
         """A connection to the host: its addresses, which may be thousands, share the time of one request."""
         last_s = time.monotonic() + self._timeout_s
+        why = "no address of the host"
         for *kind, _, place in socket.getaddrinfo(self._host, self._port, type=socket.SOCK_STREAM):
             plain = socket.socket(*kind)
             try:
                 plain.settimeout(max((last_s - time.monotonic()) / 2.0, 1e-3))
                 plain.connect(place)
-            except OSError:
+            except OSError as failure:
+                why = type(failure).__name__
                 plain.close()
                 continue
             plain.settimeout(self._timeout_s)
@@ -228,7 +230,7 @@ class Network:
             if self._context is None:
                 return plain
             return self._context.wrap_socket(plain, server_hostname=self._host)
-        raise Unreachable("no address of the host answers")
+        raise Unreachable(why)
 
     def _within(self, path: str, onward: str) -> str:
         """The path of a redirect, which must lead to the same scheme, host and port."""
