@@ -7,6 +7,7 @@ import pytest
 
 import geoveil as gv
 from geoveil.campaign import Crowd, simulate
+from geoveil.campaign.rounds import NewestRounds, counted
 from geoveil.campaign.rules import PromiseRule, PublishedRule
 from geoveil.errors import InvalidFile, InvalidInput
 
@@ -41,7 +42,7 @@ def test_the_estimate_pools_all_rounds():
     assert campaign.estimate.total == 9000
 
 
-def test_fakes_of_a_large_map_are_sent_in_its_newest_round(monkeypatch):
+def test_what_is_asked_of_a_large_map_is_bounded(monkeypatch):
     campaign = gv.Campaign(GRID, epsilon_per_km=2.0, camouflage=0.5)
     for seed in range(3):
         run_round(campaign, seed)
@@ -50,6 +51,23 @@ def test_fakes_of_a_large_map_are_sent_in_its_newest_round(monkeypatch):
     gain, attacked = campaign.closing.manipulation_gain()
     assert [done.number for done in attacked] == [3]
     assert gain.gain > 1
+
+    asked = []
+
+    class Asked:
+        def __init__(self, *, replicates):
+            self.replicates = replicates
+
+        def check(self, tallies, estimate):
+            asked.append((len(tallies), self.replicates))
+
+    # the alarm looks at as many rounds, against as many honest campaigns, as can be afforded
+    monkeypatch.setattr("geoveil.campaign.rounds.PoisoningAlarm", Asked)
+    refit = GRID.size * (campaign.estimate.steps + 5)
+    for refits, given in ((10, 3), (49, 3), (100, 3), (150, 3), (600, 3), (999, 6)):
+        monkeypatch.setattr("geoveil.campaign.rounds._ALARM_EFFORT", refits * refit)
+        NewestRounds().check((counted(campaign.rounds) * 2)[:given], campaign.estimate)
+    assert asked == [(1, 49), (1, 49), (2, 50), (3, 50), (3, 199), (4, 199)]
 
 
 def test_late_reports_count_under_their_own_mechanism():
