@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -159,15 +161,24 @@ def test_a_table_keeps_no_text_waiting(closed: InProcess, monkeypatch: pytest.Mo
     assert [answer.status_code for answer in both] == [200, 200]
 
 
-def test_a_reader_who_takes_what_waits_is_not_cut_while_more_follows() -> None:
+def reader_of(connection: socket.socket | None) -> tuple[Protocol, list[str]]:
+    """A connection for whose reader much waits all the time, and why it was cut."""
     reader = Protocol.__new__(Protocol)
     cut: list[str] = []
     loop = SimpleNamespace(time=lambda: 0.0, call_later=lambda *_: None)
     reader.loop, reader._head_since_s, reader._unread_bytes = loop, None, 0  # type: ignore[assignment]
     reader.places = SimpleNamespace(refused=cut.append)  # type: ignore[assignment]
-    waiting = {"get_write_buffer_size": lambda: 65_536, "abort": lambda: None}
-    reader.transport = SimpleNamespace(**waiting)  # type: ignore[assignment]
+    reader.transport = SimpleNamespace(  # type: ignore[assignment]
+        get_write_buffer_size=lambda: 65_536,
+        get_extra_info=lambda name: connection,
+        abort=lambda: None,
+    )
     reader.flow = FlowControl(reader.transport)
+    return reader, cut
+
+
+def test_a_reader_who_takes_what_waits_is_not_cut_while_more_follows() -> None:
+    reader, cut = reader_of(None)
     for _ in range(5):
         reader._look()
         reader.resume_writing()
@@ -175,6 +186,27 @@ def test_a_reader_who_takes_what_waits_is_not_cut_while_more_follows() -> None:
     reader._look()
     reader._look()
     assert cut == ["slow readers"]
+
+
+def test_a_reader_is_not_cut_while_the_system_sends_what_it_has() -> None:
+    with (
+        socket.create_server(("127.0.0.1", 0)) as listener,
+        socket.create_connection(listener.getsockname()) as theirs,
+        listener.accept()[0] as ours,
+    ):
+        ours.setblocking(False)
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                ours.send(bytes(1 << 16))
+        reader, cut = reader_of(ours)
+        reader._look()
+        queued = reader._waiting_bytes()
+        while reader._waiting_bytes() > queued - 20_000:
+            theirs.recv(1 << 16)
+        reader._look()
+        assert not cut
+        reader._look()
+        assert cut == ["slow readers"]
 
 
 @pytest.mark.parametrize(

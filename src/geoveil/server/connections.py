@@ -7,6 +7,7 @@ and readers that are too slow are cut, and what is not HTTP/1 gets one and the s
 from __future__ import annotations
 
 import asyncio
+import socket
 import sys
 from collections import OrderedDict
 from collections.abc import Callable
@@ -34,6 +35,19 @@ MOST_UNREAD_BYTES, MOST_UNREAD_BYTES_A_NETWORK = 64 << 20, 16 << 20
 """Of answers that are sent as a whole, and once more of files that are sent piece by piece."""
 _VERSIONS = ("1.0", "1.1")
 _OF_UPGRADE = (b"upgrade", b"connection", b"http2-settings")
+
+
+def _queued_bytes(connection: socket.socket | None) -> int:
+    """What the system has taken and nobody has confirmed yet; 0 where it does not say."""
+    try:
+        import fcntl
+        import termios
+
+        assert connection is not None
+        answer = fcntl.ioctl(connection.fileno(), termios.TIOCOUTQ, bytes(4))
+    except (AssertionError, ImportError, OSError):
+        return 0
+    return int.from_bytes(answer, sys.byteorder)
 
 
 class Places:
@@ -200,7 +214,7 @@ class Protocol(HttpToolsProtocol):
     def _look(self) -> None:
         """Cut a head that is overdue and a reader that reads nothing; one timer for each connection."""
         since_s, now_s = self._head_since_s, self.loop.time()
-        unread_bytes = self.transport.get_write_buffer_size()
+        unread_bytes = self._waiting_bytes()
         least_bytes = max(0, self._unread_bytes - _SLOWEST_BYTES_PER_S * self.head_timeout_s)
         if self._unread_bytes and unread_bytes > least_bytes:
             self.places.refused("slow readers")
@@ -215,6 +229,11 @@ class Protocol(HttpToolsProtocol):
             else:
                 wait_s -= now_s - since_s
         self._watch = self.loop.call_later(wait_s, self._look)
+
+    def _waiting_bytes(self) -> int:
+        """What waits for the reader, here and in the system, which takes more only now and then."""
+        waiting: int = self.transport.get_write_buffer_size()
+        return waiting and waiting + _queued_bytes(self.transport.get_extra_info("socket"))
 
     def resume_writing(self) -> None:
         """A reader has taken most of what waited, and more may follow: there may soon be as much again."""
