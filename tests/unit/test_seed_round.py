@@ -60,6 +60,36 @@ def test_rounds_that_disagree_never_take_over_from_a_trusted_seed() -> None:
     assert trusting.distribution[5] < 0.06
 
 
+def test_a_seed_bounds_the_average_over_promises_by_its_own_average() -> None:
+    """All who chose the strong promise are in one corner and all others in the opposite one."""
+    square = gv.Grid(rows=3, columns=3, cell_km=1.0)
+    made = gv.Campaign(square, promises_per_km=[1.0, 4.0], between="cells", trusted_seed=True)
+    truth, generator = np.zeros((2, 9)), np.random.default_rng(3)
+    truth[0, [0, 1]], truth[1, [7, 8]] = (0.7, 0.3), (0.4, 0.6)
+    moved = np.eye(9)[[2, 6]]  # in the third round, which waits
+    for round_of in (truth, truth, moved):
+        for mechanism, people in zip(made.mechanisms.values(), round_of, strict=True):
+            law = mechanism.push(people)
+            made.receive(Tally(mechanism, generator.multinomial(3000, law / law.sum())))
+        made.close_round()
+    closing, of_all = made.closing, truth.mean(axis=0)
+    assert closing.choices.dependent
+    assert closing.standing.waiting == (3,)
+    low, high = made.estimate.interval(0.999)
+    assert ((low <= of_all) & (of_all <= high)).all()
+    assert np.abs(made.distribution - of_all).sum() / 2 < 0.05
+
+    either, _ = closing.error_bars()
+    low, high = either.interval(0.999)
+    newest = moved.mean(axis=0)
+    assert ((low <= newest) & (newest <= high)).all()
+    shown = np.full(9, 1 / 9)  # as if it had been held somewhere else
+    kept = type(closing).recalled(closing.rounds, shown, steps=1, stopped="", dependent=True)
+    low, high = kept.error_bars()[0].interval(0.999)
+    for each in (shown, of_all):
+        assert ((low <= each) & (each <= high)).all()
+
+
 def test_honest_campaigns_are_left_alone() -> None:
     for seed in range(4):
         free, held = (campaign(seed, 0.0, trusted_seed=trusted) for trusted in (False, True))

@@ -16,7 +16,7 @@ from geoveil.campaign.rules import PromiseRule, PublishedRule, Rule, rule_from_d
 from geoveil.channel.channel import Channel, Tally
 from geoveil.document.canonical import canonical_bytes, strict_json
 from geoveil.errors import InvalidFile, InvalidInput, number_of
-from geoveil.estimate import Estimate
+from geoveil.estimate import AverageOfEstimates, Estimate
 from geoveil.estimate.mixture import held_to_seed
 from geoveil.files import replaced_file
 from geoveil.space import Space, space_from_dict
@@ -244,7 +244,9 @@ class Campaign:
         used = tuple(done for n, done in as_then.items() if n in standing.agreeing)
         waiting = tuple(done for n, done in as_then.items() if n in standing.waiting)
         choices, estimate, guarded = self._estimated(used, last, len(before) + 1)
-        return Closing(used, self._held(used, estimate), guarded, standing, waiting, choices)
+        depends = choices is not None and choices.dependent
+        held = self._held(used, estimate, depends=depends)
+        return Closing(used, held, guarded, standing, waiting, choices)
 
     def _standing(self, as_then: Mapping[int, Round], last: Round | None) -> one_map.Standing:
         """Which rounds agree, where that is known of those before the last estimate."""
@@ -311,11 +313,16 @@ class Campaign:
         ]
         return guard.inspect(counted(used), remembered=remembered)
 
-    def _held(self, used: Sequence[Round], estimate: Estimate) -> Estimate:
-        """The estimate held to the first round where that is trusted and had enough reports."""
+    def _held(self, used: Sequence[Round], estimate: Estimate, *, depends: bool) -> Estimate:
+        """The estimate held to the first round where that is trusted and had enough reports.
+
+        Where the choice of a promise depends on the place, what that round says is an average too.
+        """
         if not self.rule.trusted_seed or used[0].number != 1 or len(used) == 1:
             return estimate
-        return held_to_seed(estimate, counted(used), used[0].counted, self.rule.estimator)
+        alone = self.rule.estimator
+        estimator = AverageOfEstimates(alone) if depends else alone
+        return held_to_seed(estimate, counted(used), used[0].counted, estimator)
 
     def _open_round(self) -> None:
         believed, mechanisms = self.distribution, []

@@ -292,8 +292,7 @@ class Closing:
         tallies = Observations(counted(rounds)).tallies
 
         def errors() -> ErrorBars:
-            levels = by_promise([done.tallies for done in rounds])
-            return average_of_levels(levels, IterativeBayesianUpdate()).errors
+            return replace(_average_bars(rounds), distribution=distribution)
 
         estimate = Estimate(
             space=tallies[0].space,
@@ -330,9 +329,12 @@ class Closing:
         bars, chosen = self._agreeing_bars(about)
         if not self.waiting:
             return bars, chosen
-        newer = counted(self.waiting)
-        estimate = IterativeBayesianUpdate().fit(newer)
-        others, _ = self._bars(newer, self.waiting, estimate.distribution, about)
+        if self.depends:
+            others = _average_bars(self.waiting)
+        else:
+            newer = counted(self.waiting)
+            estimate = IterativeBayesianUpdate().fit(newer)
+            others, _ = self._bars(newer, self.waiting, estimate.distribution, about)
         nobody = np.zeros(0, dtype=np.int64)
         either = "; whatever these and the bars of the newer rounds that disagree hold"
         return EitherErrors.of(self.estimate.distribution, [bars, others], nobody, either), chosen
@@ -415,3 +417,9 @@ def without(rounds: Iterable[Round], left: Iterable[Tally]) -> list[Round]:
             tallies.append(Tally(tally.channel, counts))
         honest.append(replace(done, tallies=tuple(tallies)))
     return [done for done in honest if done.total]
+
+
+def _average_bars(rounds: Iterable[Round]) -> ErrorBars:
+    """Those of one map for each promise, averaged."""
+    levels = by_promise([done.tallies for done in rounds])
+    return average_of_levels(levels, IterativeBayesianUpdate()).errors

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -282,12 +282,26 @@ _TINY = 1e-300
 
 
 def held(
-    estimate: fitted.Estimate, tallies: Sequence[Tally], distribution: FloatArray, words: str
+    estimate: fitted.Estimate,
+    tallies: Sequence[Tally],
+    distribution: FloatArray,
+    words: str,
+    *,
+    average: bool = False,
 ) -> fitted.Estimate:
-    """An estimate from these tallies with another distribution; itself where that is the same."""
+    """An estimate from these tallies with another distribution; itself where that is the same.
+
+    Of an ``average`` of estimates the bars stay those: all tallies together would say something else.
+    """
     if np.abs(distribution - estimate.distribution).max() <= 1e-12:
         return estimate
     observations = fitted.Observations(tallies)
+
+    def errors() -> bars.ErrorBars:
+        if average:
+            return replace(estimate.errors, distribution=distribution)
+        return FisherInformation().about(observations, distribution)
+
     return fitted.Estimate(
         space=estimate.space,
         distribution=distribution,
@@ -295,7 +309,7 @@ def held(
         steps=estimate.steps,
         stopped=f"{estimate.stopped}; then {words}",
         find_fit=lambda: fitted.fit_of(observations, distribution),
-        find_errors=lambda: FisherInformation().about(observations, distribution),
+        find_errors=errors,
         find_identifiability=lambda: estimate.identifiable,
         find_promises=lambda: estimate.promises,
         uneven=estimate.uneven,
@@ -312,10 +326,14 @@ def held_to_seed(
     The bars are those of the seed alone, wide enough to hold all cells at once 19 times in 20 (each at
     1 − 0.05/cells), so that an honest campaign is hardly ever touched. A cell can then be moved by the
     width of its bar at most, whatever the fakes send and however many they are.
+    ``estimator`` is what the estimate was made with: where that is an average of estimates, so is the seed's.
     """
     low, high = estimator.fit(seed).interval(1 - (1 - SEED_LEVEL) / estimate.space.size)
     nearest = held_within(estimate.distribution, low, high)
-    return held(estimate, tallies, nearest, "held to the error bars of the trusted seed round")
+    words = "held to the error bars of the trusted seed round"
+    return held(
+        estimate, tallies, nearest, words, average=isinstance(estimator, AverageOfEstimates)
+    )
 
 
 def held_within(distribution: FloatArray, low: FloatArray, high: FloatArray) -> FloatArray:
