@@ -201,7 +201,7 @@ def test_promises_that_cannot_be(promises: list[float]) -> None:
 
 def test_a_campaign_has_one_promise_or_several() -> None:
     for given in ({}, {"epsilon_per_km": 1.0, "promises_per_km": [1.0, 2.0]}):
-        with pytest.raises(InvalidInput, match="must have a promise"):
+        with pytest.raises(InvalidInput, match="must have a promise by exactly one of"):
             gv.Campaign(TOWN, **given)  # type: ignore[arg-type]
     with pytest.raises(InvalidInput, match="must rise and end with"):
         PromiseRule(2.0, promises_per_km=(3.0, 1.0))

@@ -223,7 +223,7 @@ def test_flows_are_closer_to_the_truth_than_reports_and_than_marginals(flows: Fl
     assert ours > common_part(product, truth()) + 0.1
     assert flows.matrix.sum() == pytest.approx(1.0)
     assert flows.stopped.startswith("after")
-    assert "cross-validation" in flows.stopped
+    assert "cross-validation (5 folds, once)" in flows.stopped
 
 
 def test_the_share_that_stays_lies_in_its_interval(flows: Flows) -> None:

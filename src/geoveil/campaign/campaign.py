@@ -79,7 +79,8 @@ class Campaign:
     ) -> None:
         if sum(given is None for given in (rule, epsilon_per_km, promises_per_km)) != 2:
             raise InvalidInput(
-                "a campaign must have a promise, epsilon_per_km=, or several, promises_per_km=, or a rule="
+                "a campaign must have a promise by exactly one of epsilon_per_km=, promises_per_km= "
+                "(several, to choose from) and rule="
             )
         own = (camouflage, most_leverage, guarded, trusted_seed, between)
         if rule is not None and own != (None,) * len(own):

@@ -288,7 +288,7 @@ class CrossValidated:
         scores = (_apart if apart else _together)(operator, counts, held_out, start)
         search, ended = self.best(scores, used / self.folds, progress)
         chosen = min(self.maximum, round(search.best * self.folds / (self.folds - 1)))
-        times = f"{self.folds} folds, {self.repeats} times"
+        times = f"{self.folds} folds, {'once' if self.repeats == 1 else f'{self.repeats} times'}"
         if used < self.folds * self.repeats:
             times = f"{used} parts left out, each one in {self.folds} of the reports"
         how = f"chosen by cross-validation ({times})"
