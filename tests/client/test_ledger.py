@@ -20,7 +20,7 @@ import pytest
 from client.crashes import Crash, Machine, everything_in, on
 from client.world import NOW_S, Collector, Eye, device, document, refused
 from geoveil.channel.guarantee import BetweenPositions
-from geoveil.client import Charge, Ledger, Refused
+from geoveil.client import Charge, Ledger, Refused, ledger_book
 from geoveil.client import ledger as durable
 from geoveil.client.budget import Limits
 from geoveil.client.collector import Answer
@@ -696,3 +696,39 @@ def test_a_failure_of_which_nothing_is_known_is_no_proof_that_the_file_is_bad() 
             failure = sqlite3.Error()
             failure.sqlite_errorcode = code | extended
             assert durable._reason(failure) == reason
+
+
+def test_a_key_moves_on_alone_and_only_as_far_as_it_reaches() -> None:
+    with closing(sqlite3.connect(":memory:")) as book:
+        for change in (each for version in MIGRATIONS for each in version):
+            book.execute(change)
+
+        def keys() -> dict[str, tuple[Any, ...]]:
+            rows = book.execute("SELECT name, again, next, key FROM campaign")
+            return {name: (again, least, key) for name, again, least, key in rows}
+
+        def key_for(number: int, again: Any = "day") -> bytes:
+            current = a_round(campaign="b")
+            return ledger_book.key(book, current, Period(again, number), SYSTEM)
+
+        for name, number in (("a", 3), ("b", 5), ("c", 5)):
+            ledger_book.open_campaign(book, name, Period("day", number), SYSTEM)
+        ledger_book.erase(book, "name = ?", "c")
+        others = {name: keys()[name] for name in "ac"}
+        assert others["c"] == (None, None, None)
+        key = keys()["b"][2]
+        for ahead in (0, 1, MOST_STEPS):
+            assert key_for(5 + ahead) == moved_on(key, ahead)
+        for name, again, number in (("b", "day", 4), ("b", "round", 5), ("c", "day", 5)):
+            ledger_book.move_on(book, name, Period(again, number))
+        ledger_book.move_on(book, "b", Period("day", 6 + MOST_STEPS))
+        assert keys() == {**others, "b": ("day", 5, key)}
+        ledger_book.move_on(book, "b", Period("day", 5))
+        assert keys() == {**others, "b": ("day", 6, moved_on(key, 1))}
+        ledger_book.move_on(book, "b", Period("day", 6 + MOST_STEPS))
+        key = moved_on(key, 2 + MOST_STEPS)
+        assert keys() == {**others, "b": ("day", 7 + MOST_STEPS, key)}
+        for number, again in ((6 + MOST_STEPS, "day"), (8 + 2 * MOST_STEPS, "day"), (9, "round")):
+            new = key_for(number, again)  # one that it does not reach begins with a new key
+            assert new not in (key, moved_on(key, 1))
+            assert keys() == {**others, "b": (again, number, new)}

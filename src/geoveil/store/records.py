@@ -102,9 +102,9 @@ class RoundRecord:
         >>> kept = RoundRecord("paris", 1, 64 * "0", b"{}", 12, 0, 10, 20, levels=ids, slots=2)
         >>> kept.cells_each, kept.report_number(64 * "b", 1, 2)
         (3, 11)
-        >>> trips = RoundRecord("paris", 1, 64 * "0", b"{}", 9, 0, 10, 20, ends=2)
-        >>> trips.cells_each, trips.report_number(64 * "0", 0, 1, 2)
-        (3, 5)
+        >>> trips = RoundRecord("paris", 1, 64 * "0", b"{}", 18, 0, 10, 20, slots=2, ends=2)
+        >>> trips.cells_each, trips.report_number(64 * "0", 1, 1, 2)
+        (3, 14)
         """
         level = self.levels.split().index(mechanism) if self.levels else 0
         pair = cell if self.ends == 1 else cell * self.cells_each + to
