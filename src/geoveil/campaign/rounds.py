@@ -226,7 +226,8 @@ class Closing:
             return self.guard
         tallies = Observations(self._alike).tallies
         untouched = tuple(np.zeros_like(tally.counts) for tally in tallies)
-        alarm = NewestRounds().check(tallies, self.estimate)
+        alike = IterativeBayesianUpdate().fit(tallies) if self.depends else self.estimate
+        alarm = NewestRounds().check(tallies, alike)
         return Guarded(self.estimate, (alarm,), tallies, untouched, untouched)
 
     @property

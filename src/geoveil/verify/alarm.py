@@ -103,7 +103,9 @@ class PoisoningAlarm:
     people stand: crowds at an edge of their cell are no fakes.
     Guarantee: false alarms of each at most ``false_alarm`` as far as the fitted map is like the true one;
     measured in ``docs/robustness.md``, with the attacks that are found and those that are not. A map stopped
-    after a few steps, as the published rule stops, is not like it, and raises the alarm by itself.
+    after a few steps, as the published rule stops, is not like it, and raises the alarm by itself. Nor is one
+    of people who are all in one or two cells, under noise that is the same everywhere (randomised response):
+    it has a few people in cells that have none, and honest people raise the alarm several times as often.
     It cannot see fakes that honest people could have sent: a single round has as many cells to
     explain reports as there are reports, and crowded places explain much. Two rounds with different
     mechanisms leave far less room.
