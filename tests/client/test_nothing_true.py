@@ -29,6 +29,8 @@ LAT, LNG = 45.76543210987, 4.82345678901
 TRUE = GRID.locate(lat=LAT, lng=LNG)
 PLANTED = (LAT, LNG)
 DIGITS = ("7654321", "8234567")
+PACKAGE = str(Path(gv.__file__).parent)
+"""Whose frames are searched, wherever it lies."""
 
 
 def fine() -> MechanismDocument:
@@ -114,7 +116,7 @@ def true_things(error: BaseException) -> list[str]:
         trace = each.__traceback__
         while trace is not None:
             code = trace.tb_frame.f_code
-            if "geoveil" in code.co_filename and "tests" not in code.co_filename:
+            if code.co_filename.startswith(PACKAGE):
                 holders += [(f"{code.co_name}: {k}", v) for k, v in trace.tb_frame.f_locals.items()]
             trace = trace.tb_next
         for name, value in holders:
@@ -305,7 +307,7 @@ def test_the_search_finds_what_is_planted() -> None:
     """Its power: an exception of a careless device is full of the truth."""
     code = compile(
         "def report(lat, lng):\n    where = lambda: (lat, lng)\n    raise Refused('budget')\n",
-        "/geoveil/careless.py",
+        f"{PACKAGE}/client/careless.py",
         "exec",
     )
     space: dict[str, Any] = {"Refused": Refused}
@@ -313,6 +315,7 @@ def test_the_search_finds_what_is_planted() -> None:
     with pytest.raises(Refused) as caught:
         space["report"](LAT, LNG)
     assert true_things(caught.value) == ["report: lat", "report: lng", "report: where"]
+    assert Device.report.__code__.co_filename.startswith(PACKAGE)
     assert all(_holds({"kept": [secret]}) for secret in secrets_of_somebody())
     with pytest.raises(ValueError, match="no") as other:
         raise ValueError("no") from ValueError(f"at {LAT}")
