@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -87,6 +88,41 @@ def test_files_are_made_one_at_a_time_and_remembered(closed: InProcess) -> None:
         assert watch.at_once == 1
         assert watch.calls == 3  # the latest is that of round 1, under the same name
     assert len({answer.content for answer in answers}) == 3
+
+
+class Held(bytes):
+    """What a file is made of, counted as long as anybody holds it."""
+
+    alive = 0
+
+    def __new__(cls, content: bytes) -> Held:
+        cls.alive += 1
+        return super().__new__(cls, content)
+
+    def __del__(self) -> None:
+        Held.alive -= 1
+
+
+def test_who_waits_holds_nothing(closed: InProcess, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Hundreds may wait, and what a file of the largest map is made of has six megabytes."""
+    campaigns, held, many = closed.service.campaigns, [], 30
+    estimate, render = campaigns.estimate, estimate_routes.rendered
+
+    def read(*given: Any) -> Any:
+        record = estimate(*given)
+        return replace(record, body=Held(record.body))
+
+    def noted(*given: Any) -> Any:
+        while len(closed.service.files._tables._waiters or ()) < many - 1:
+            time.sleep(0.001)
+        held.append(Held.alive)
+        return render(*given)
+
+    monkeypatch.setattr(campaigns, "estimate", read)
+    monkeypatch.setattr(estimate_routes, "rendered", noted)
+    answers = at_once(closed, *[("GET", "estimate.geojson", {})] * many)
+    assert {answer.status_code for answer in answers} == {200}
+    assert held == [1]
 
 
 def test_no_more_is_remembered_than_there_is_room_for(

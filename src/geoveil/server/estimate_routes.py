@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from io import BytesIO
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 from starlette.requests import Request
@@ -155,13 +155,15 @@ async def of_round(service: Service, request: Request) -> Response:
 async def _estimate(service: Service, request: Request, number: int | None) -> Response:
     campaign, slot = service.campaign_id(request.path_params["campaign"]), _asked_slot(request)
     ending = asked_ending(request)
-    record = await service.blocking(service.campaigns.estimate, campaign, number)
-    slots = b""
-    if slot is not None:
-        slots = await service.blocking(service.store.slot_maps, campaign, record.round)
     part = "" if slot is None else f"-slot-{slot}"
-    name = f"{campaign}-round-{record.round}{part}.{ending}"
-    return await _exported(service, request, name, rendered, record.body, slots, slot)
+
+    def made_of(number: int | None) -> _MadeOf:
+        record = service.campaigns.estimate(campaign, number)
+        slots = b"" if slot is None else service.store.slot_maps(campaign, record.round)
+        name = f"{campaign}-round-{record.round}{part}.{ending}"
+        return _MadeOf(name, record.round, (record.body, slots, slot))
+
+    return await _exported(service, request, rendered, made_of, number)
 
 
 @_in_all_forms(
@@ -175,17 +177,43 @@ async def flows(service: Service, request: Request) -> Response:
     """The flows between districts."""
     number, ending = asked_round(request), asked_ending(request)
     campaign = service.campaign_id(request.path_params["campaign"])
-    record = await service.blocking(service.campaigns.estimate, campaign, number)
-    name = f"{campaign}-flows-round-{record.round}.{ending}"
-    return await _exported(service, request, name, flow_file, record.body)
+
+    def made_of(number: int | None) -> _MadeOf:
+        record = service.campaigns.estimate(campaign, number)
+        name = f"{campaign}-flows-round-{record.round}.{ending}"
+        return _MadeOf(name, record.round, (record.body,))
+
+    return await _exported(service, request, flow_file, made_of, number)
+
+
+class _MadeOf(NamedTuple):
+    """What a file is made of: megabytes, which nobody holds while they wait for others."""
+
+    name: str
+    round: int
+    given: tuple[Any, ...]
+
+
+_Read = Callable[[int | None], _MadeOf]
+"""What the file of a round, or of the latest one, is made of."""
+
+
+def _looked_at(read: _Read, number: int | None) -> tuple[str, int, str]:
+    """Name, round and ETag of a file."""
+    found = read(number)
+    return found.name, found.round, _tag(found.name, *found.given)
 
 
 async def _exported(
-    service: Service, request: Request, name: str, render: Callable[..., bytes], *given: Any
+    service: Service,
+    request: Request,
+    render: Callable[..., bytes],
+    read: _Read,
+    number: int | None,
 ) -> Response:
     """A file of a campaign, not made again for who holds it; open to pages where published."""
+    name, which, tag = await service.blocking(_looked_at, read, number)
     ending = name.rpartition(".")[2]
-    tag = await service.working(_tag, name, *given)  # megabytes to hash, where others would wait
     packed = takes_gzip(request)
     own = f"{tag}-gzip" if packed else tag
     sent = {
@@ -200,17 +228,18 @@ async def _exported(
     if holds(request, own):
         return Response(status_code=304, headers=sent)
     try:
-        file = await service.files.made(service, tag, render, ending, *given)
+        file = await service.files.made(service, tag, render, read, which, text=ending == "json")
     except MissingExtra as error:
         raise Problem("not-acceptable", str(error)) from None
     if holds_any(request):
         return Response(status_code=304, headers=sent)
+    sent["etag"] = f'"{file.tag}-gzip"' if packed else f'"{file.tag}"'
     sent["content-length"] = str(len(file.packed) if packed else file.size)
     if packed:
         sent["content-encoding"] = "gzip"
     if request.method == "HEAD":
         return Response(None, 200, sent, media_type=VIEWS[ending])
-    loan = service.limits.networks.of(request.scope), tag, len(file.packed)
+    loan = service.limits.networks.of(request.scope), file.tag, len(file.packed)
     if not service.files.lend(*loan):
         service.refused("large answers")
         raise Problem("overloaded", "too many files are read slowly; try again later")
@@ -222,6 +251,8 @@ async def _exported(
 class _File:
     """A file as it is remembered and lent to its readers: that of the largest map is a fifth as long."""
 
+    tag: str
+    """Of what it was made of: somebody may have made the campaign anew meanwhile."""
     packed: bytes
     size: int
     """Of what it holds, in bytes."""
@@ -235,9 +266,11 @@ class _File:
             await asyncio.sleep(0)  # or a quick reader would keep all others waiting
 
 
-def _packed(render: Callable[..., bytes], *given: Any) -> _File:
-    content = render(*given)
-    return _File(zlib.compress(content, _EFFORT, _GZIP), len(content))
+def _packed(render: Callable[..., bytes], read: _Read, number: int) -> _File:
+    found = read(number)
+    content = render(found.name.rpartition(".")[2], *found.given)
+    tag = _tag(found.name, *found.given)
+    return _File(tag, zlib.compress(content, _EFFORT, _GZIP), len(content))
 
 
 class Files:
@@ -255,11 +288,18 @@ class Files:
         """By network, ETag and length of what they read: a file is in memory once for all of them."""
 
     async def made(
-        self, service: Service, tag: str, render: Callable[..., bytes], ending: str, *given: Any
+        self,
+        service: Service,
+        tag: str,
+        render: Callable[..., bytes],
+        read: _Read,
+        number: int,
+        *,
+        text: bool,
     ) -> _File:
         """The file with this ETag; ``Overloaded`` where others have to wait for theirs too long."""
         if tag not in self._made:
-            turn = self._texts if ending == "json" else self._tables
+            turn = self._texts if text else self._tables
             try:
                 async with asyncio.timeout(FILE_S):
                     await turn.acquire()
@@ -267,16 +307,15 @@ class Files:
                 raise Overloaded("other files are being made; try again later") from None
             try:
                 if tag not in self._made:
-                    made = await service.working(_packed, render, ending, *given)
-                    return self._remember(tag, made)
+                    return self._remember(await service.working(_packed, render, read, number))
             finally:
                 turn.release()
         self._made.move_to_end(tag)
         return self._made[tag]
 
-    def _remember(self, tag: str, made: _File) -> _File:
+    def _remember(self, made: _File) -> _File:
         if len(made.packed) <= REMEMBERED_BYTES:
-            self._made[tag] = made
+            self._made[made.tag] = made
             while sum(len(each.packed) for each in self._made.values()) > REMEMBERED_BYTES:
                 self._made.popitem(last=False)
         return made
