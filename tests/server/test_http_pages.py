@@ -82,7 +82,7 @@ def test_a_script_is_kept_for_ever_and_a_page_asked_for_anew(built: InProcess) -
 def test_a_script_is_packed_for_whoever_unpacks(built: InProcess) -> None:
     plain = built.get("/assets/page-1a2b.js", headers={"accept-encoding": "identity"})
     assert "content-encoding" not in plain.headers
-    refused = built.get("/assets/page-1a2b.js", headers={"accept-encoding": "gzip;q=0, br"})
+    refused = built.get("/assets/page-1a2b.js", headers={"accept-encoding": "gzip; q=0.0, br"})
     assert "content-encoding" not in refused.headers
     packed = built.get("/assets/page-1a2b.js", headers={"accept-encoding": "br, gzip"})
     assert packed.headers["content-encoding"] == "gzip"

@@ -277,7 +277,8 @@ def takes_gzip(request: Request) -> bool:
     """Whether the client unpacks answers."""
     offers = request.headers.get("accept-encoding", "").lower().split(",")
     wishes = [offer.replace(" ", "").split(";") for offer in offers]
-    return any(name == "gzip" and "q=0" not in rest for name, *rest in wishes)
+    never = {"q=0", "q=0.", "q=0.0", "q=0.00", "q=0.000"}
+    return any(name == "gzip" and never.isdisjoint(rest) for name, *rest in wishes)
 
 
 def tagged(
