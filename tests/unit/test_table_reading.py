@@ -570,6 +570,8 @@ def test_a_document_that_names_an_entry_twice_is_refused(tmp_path: Path, documen
 def test_unknown_endings_are_refused(name: str) -> None:
     with pytest.raises(InvalidInput, match=r"must end in \.csv"):
         format_of(name)
+    with pytest.raises(InvalidInput, match="save the spreadsheet as CSV"):
+        format_of(f"places{name}.xlsx")
 
 
 fields = st.text(alphabet='ab,"\n', max_size=5)

@@ -54,7 +54,7 @@ class People(NamedTuple):
 @shared.between_option
 @click.option(
     "--as-published", is_flag=True,
-    help="The paper's rule instead: Blahut–Arimoto at β = ε/2, the last round alone.",
+    help="The paper's rule instead: Blahut–Arimoto at β = ε/2, the last round alone; it has no camouflage.",
 )  # fmt: skip
 @click.option(
     "--design-steps", type=click.IntRange(min=1), default=8, show_default=True,
