@@ -163,14 +163,18 @@ def position_pairs(grid: gv.Grid, distance_km: float) -> tuple[FloatArray, Float
 def worst_between_positions(channel: Channel, distance_km: float) -> float:
     """The largest loss found between any two positions this far apart."""
     assert isinstance(channel.space, gv.Grid)
-    pairs = position_pairs(channel.space, distance_km)
-    places, numbers = np.unique(np.concatenate(pairs), axis=0, return_inverse=True)
-    laws = laws_at(channel, places)  # of a place that is in many pairs once
+    xy = np.concatenate(position_pairs(channel.space, distance_km))
+    places, numbers = np.unique(xy[:, 0] + 1j * xy[:, 1], return_inverse=True)
+    laws = laws_at(
+        channel, np.stack([places.real, places.imag], -1)
+    )  # of a place in many pairs once
     impossible = laws == 0
     logs = np.log(np.where(impossible, 1.0, laws))
-    one, other = numbers.reshape(2, -1)
-    assert (impossible[one] == impossible[other]).all()
-    return float(np.abs(logs[one] - logs[other]).max())
+    worst = 0.0
+    for one, other in np.array_split(numbers.reshape(2, -1), 1 + numbers.size // 4096, axis=1):
+        assert (impossible[one] == impossible[other]).all()
+        worst = max(worst, float(np.abs(logs[one] - logs[other]).max()))
+    return worst
 
 
 def worst_loss(channel: Channel, said: Said) -> float:
