@@ -155,9 +155,8 @@ class LocalEngine:
                     "nothing was written; run again, with fewer processes if memory was short"
                 ) from None
             except BaseException:
-                pool.shutdown(wait=False, cancel_futures=True)
                 for process in set(multiprocessing.active_children()) - others:
-                    process.terminate()  # what it still works on, nobody waits for
+                    process.terminate()  # the pool, without them, drops what was still to do
                 raise
 
 
