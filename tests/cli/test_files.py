@@ -22,7 +22,7 @@ from geoveil.cli.program import COMMANDS, program
 from geoveil.document.saved import save_mechanism
 from geoveil.errors import Unsupported
 from geoveil.mechanism import MECHANISMS
-from geoveil.server.estimate_routes import rendered
+from geoveil.server.map_files import rendered
 from geoveil.server.problem import VIEWS
 from geoveil.table.count_table import read_counts
 from geoveil.table.reader import open_table

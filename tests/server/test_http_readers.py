@@ -17,9 +17,9 @@ import httpx
 import pytest
 from uvicorn.protocols.http.flow_control import FlowControl
 
-from geoveil.server import connections, dashboard, estimate_routes
+from geoveil.server import connections, dashboard, estimate_routes, map_files
 from geoveil.server.connections import Protocol
-from geoveil.server.estimate_routes import Files
+from geoveil.server.map_files import Files
 from server.conftest import InProcess
 from server.live import LYON
 from server.test_http_problems import assert_problem
@@ -130,7 +130,7 @@ def test_no_more_is_remembered_than_there_is_room_for(
 ) -> None:
     first = closed.get(f"{CAMPAIGN}/estimate.csv")  # both are sent packed, as they are kept
     room_bytes = int(first.headers["content-length"])
-    monkeypatch.setattr(estimate_routes, "REMEMBERED_BYTES", room_bytes)
+    monkeypatch.setattr(map_files, "REMEMBERED_BYTES", room_bytes)
     with watched(estimate_routes, "rendered") as watch:
         assert closed.get(f"{CAMPAIGN}/estimate.csv").content == first.content
         assert watch.calls == 0
@@ -145,7 +145,7 @@ def test_no_more_is_remembered_than_there_is_room_for(
 def test_who_waits_too_long_for_the_files_of_others_is_told_so(
     closed: InProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(estimate_routes, "FILE_S", 0.01)
+    monkeypatch.setattr(map_files, "FILE_S", 0.01)
     with watched(estimate_routes, "rendered"):
         both = at_once(closed, ("GET", "estimate.csv", {}), ("GET", "estimate.geojson", {}))
     made, other = sorted(both, key=lambda answer: answer.status_code)
@@ -160,10 +160,10 @@ def test_files_of_any_length_are_sent_piece_by_piece(
 ) -> None:
     """A table of the largest map is longer than all that may wait for the readers of a network."""
     plain = {"accept-encoding": "identity"}
-    for module in (connections, estimate_routes):
+    for module in (connections, map_files):
         monkeypatch.setattr(module, "MOST_UNREAD_BYTES_A_NETWORK", 1_000)
     monkeypatch.setattr(connections, "LARGE_BYTES", 1_000)
-    monkeypatch.setattr(estimate_routes, "_PIECE_BYTES", 100)
+    monkeypatch.setattr(map_files, "_PIECE_BYTES", 100)
     for path in ("estimate.geojson", "estimate.json"):
         packed, whole = (closed.get(f"{CAMPAIGN}/{path}", headers=each) for each in ({}, plain))
         assert packed.status_code == whole.status_code == 200
@@ -191,7 +191,7 @@ def test_files_are_lent_to_many_and_not_to_all_at_once() -> None:
 
 
 def test_a_table_keeps_no_text_waiting(closed: InProcess, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(estimate_routes, "FILE_S", 0.01)
+    monkeypatch.setattr(map_files, "FILE_S", 0.01)
     with watched(estimate_routes, "rendered"):
         both = at_once(closed, ("GET", "estimate.geojson", {}), ("GET", "estimate.json", {}))
     assert [answer.status_code for answer in both] == [200, 200]
@@ -247,7 +247,7 @@ def test_a_reader_is_not_cut_while_the_system_sends_what_it_has() -> None:
 
 @pytest.mark.parametrize(
     ("module", "name", "path"),
-    [(estimate_routes, "_tag", "estimate"), (dashboard, "_hash", "backdrop")],
+    [(map_files, "_tag", "estimate"), (dashboard, "_hash", "backdrop")],
 )
 def test_nobody_waits_while_something_long_is_hashed(
     closed: InProcess, monkeypatch: pytest.MonkeyPatch, module: Any, name: str, path: str

@@ -15,7 +15,7 @@ from geoveil.arrays import FloatArray
 from geoveil.document.wire import read_kept
 from geoveil.errors import InvalidInput
 from geoveil.server.conclusion import conclude, read_body
-from geoveil.server.estimate_routes import rendered
+from geoveil.server.map_files import rendered
 from geoveil.server.maps_by_slot import read_maps
 from geoveil.server.problem import Problem
 from geoveil.server.settings_of_campaign import OwnSlots

@@ -16,7 +16,7 @@ from geoveil.errors import InvalidInput
 from geoveil.server import trip_conclusion
 from geoveil.server.conclusion import Conclusion, NothingToRelease
 from geoveil.server.dashboard import evidence_of
-from geoveil.server.estimate_routes import flow_file, table_of
+from geoveil.server.map_files import flow_file, table_of
 from geoveil.server.problem import VIEWS
 from geoveil.server.round_documents import served
 from geoveil.server.trip_conclusion import conclude_trips, side_of

@@ -14,7 +14,7 @@ import pytest
 
 from geoveil.estimate import uncertainty
 from geoveil.server import dashboard
-from geoveil.server.estimate_routes import rendered
+from geoveil.server.map_files import rendered
 from geoveil.server.problem import VIEWS
 from geoveil.table.results import read_result
 from server.rounds_support import City, campaign_settings

@@ -30,8 +30,8 @@ from geoveil.server.apart import CalculationFailed
 from geoveil.server.app import Service
 from geoveil.server.campaigns import Campaigns
 from geoveil.server.conclusion import Conclusion, Work, conclude
-from geoveil.server.estimate_routes import rendered
 from geoveil.server.logs import Log, Trace, trace_of
+from geoveil.server.map_files import rendered
 from geoveil.server.problem import VIEWS, Problem
 from geoveil.server.round_documents import SLOW_CLOCKS_S, Preparing, prepare
 from geoveil.server.settings import Settings

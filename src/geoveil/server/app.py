@@ -22,10 +22,10 @@ from geoveil.server.apart import Calculator
 from geoveil.server.campaigns import Campaigns
 from geoveil.server.connections import Places
 from geoveil.server.dashboard import OPERATIONS
-from geoveil.server.estimate_routes import Files
 from geoveil.server.handlers import OPEN_TO_PAGES
 from geoveil.server.limits import Limits, Shares
 from geoveil.server.logs import Log, Metrics, Trace
+from geoveil.server.map_files import Files
 from geoveil.server.openapi import Audience, Operation, Regions
 from geoveil.server.pages import Pages
 from geoveil.server.settings import Settings, Tokens

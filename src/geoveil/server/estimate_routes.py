@@ -2,59 +2,31 @@
 
 from __future__ import annotations
 
-import asyncio
-import hashlib
 import re
-import zlib
-from collections import Counter, OrderedDict
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
 from functools import partial
-from io import BytesIO
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
 from starlette.requests import Request
 from starlette.responses import Response
 
-from geoveil import __version__
-from geoveil.document.canonical import canonical_bytes
 from geoveil.document.slots import MOST_SLOTS
-from geoveil.errors import MissingExtra, number_of
+from geoveil.errors import MissingExtra
 from geoveil.server import openapi as api
-from geoveil.server.conclusion import VERSION, read_body
-from geoveil.server.connections import MOST_UNREAD_BYTES, MOST_UNREAD_BYTES_A_NETWORK
 from geoveil.server.handlers import HELD, OPEN_TO_PAGES, OPERATIONS, Sharing, everybody
-from geoveil.server.maps_by_slot import read_maps
+from geoveil.server.map_files import MadeOf, Read, Slot, flow_file, looked_at, rendered
 from geoveil.server.openapi import Handler
 from geoveil.server.problem import JSON, VIEWS, Problem, holds, holds_any, preferred, takes_gzip
-from geoveil.space import Grid, space_from_dict
-from geoveil.store import Overloaded
-from geoveil.table.district_tables import FlowTable, put_flows
-from geoveil.table.reader import Format
-from geoveil.table.results import Result, put_by_slot, put_result, result_from_dict
-from geoveil.trips.flows import blocks, middles_km
 
 if TYPE_CHECKING:
     from geoveil.server.app import Service
 
 __all__ = ["OPERATIONS"]
 
-Slot = int | Literal["all"] | None
-"""Which map: of one slot, of all of them one by one, or the one of all reports together."""
 _NUMBER = re.compile(r"[1-9][0-9]{0,8}", re.ASCII)
 _SLOT = re.compile(r"0|[1-9][0-9]{0,2}", re.ASCII)
 _ASKED_EACH_TIME = "public, no-cache"
 """A round's file too: another campaign may have its id by now."""
-FILE_S = 20.0
-"""How long somebody waits at most for the files of others."""
-REMEMBERED_BYTES = 16 << 20
-"""Of files that were made, packed; one that is longer is made each time."""
-_PIECE_BYTES = 16_384
-_GZIP, _EFFORT = 31, 1
-"""How zlib packs: with the head of gzip, in a tenth of the time that the file took to make."""
-_ON_ITS_WAY_BYTES = 131_072
-"""Of a file to one reader, at most."""
 _ROUND = {"type": "integer", "minimum": 1, "maximum": 999_999_999}
 _WHICH = {"oneOf": [{"type": "integer", "minimum": 0, "maximum": MOST_SLOTS - 1}, {"const": "all"}]}
 QUERY: dict[str, api.Parameter] = {"round": (_ROUND, "Number of a round.")}
@@ -157,11 +129,11 @@ async def _estimate(service: Service, request: Request, number: int | None) -> R
     ending = asked_ending(request)
     part = "" if slot is None else f"-slot-{slot}"
 
-    def made_of(number: int | None) -> _MadeOf:
+    def made_of(number: int | None) -> MadeOf:
         record = service.campaigns.estimate(campaign, number)
         slots = b"" if slot is None else service.store.slot_maps(campaign, record.round)
         name = f"{campaign}-round-{record.round}{part}.{ending}"
-        return _MadeOf(name, record.round, (record.body, slots, slot))
+        return MadeOf(name, record.round, (record.body, slots, slot))
 
     return await _exported(service, request, rendered, made_of, number)
 
@@ -178,41 +150,23 @@ async def flows(service: Service, request: Request) -> Response:
     number, ending = asked_round(request), asked_ending(request)
     campaign = service.campaign_id(request.path_params["campaign"])
 
-    def made_of(number: int | None) -> _MadeOf:
+    def made_of(number: int | None) -> MadeOf:
         record = service.campaigns.estimate(campaign, number)
         name = f"{campaign}-flows-round-{record.round}.{ending}"
-        return _MadeOf(name, record.round, (record.body,))
+        return MadeOf(name, record.round, (record.body,))
 
     return await _exported(service, request, flow_file, made_of, number)
-
-
-class _MadeOf(NamedTuple):
-    """What a file is made of: megabytes, which nobody holds while they wait for others."""
-
-    name: str
-    round: int
-    given: tuple[Any, ...]
-
-
-_Read = Callable[[int | None], _MadeOf]
-"""What the file of a round, or of the latest one, is made of."""
-
-
-def _looked_at(read: _Read, number: int | None) -> tuple[str, int, str]:
-    """Name, round and ETag of a file."""
-    found = read(number)
-    return found.name, found.round, _tag(found.name, *found.given)
 
 
 async def _exported(
     service: Service,
     request: Request,
     render: Callable[..., bytes],
-    read: _Read,
+    read: Read,
     number: int | None,
 ) -> Response:
     """A file of a campaign, not made again for who holds it; open to pages where published."""
-    name, which, tag = await service.blocking(_looked_at, read, number)
+    name, which, tag = await service.blocking(looked_at, read, number)
     ending = name.rpartition(".")[2]
     packed = takes_gzip(request)
     own = f"{tag}-gzip" if packed else tag
@@ -245,241 +199,3 @@ async def _exported(
         raise Problem("overloaded", "too many files are read slowly; try again later")
     give_back = partial(service.files.give_back, *loan)
     return Sharing(give_back, file.pieces(packed=packed), 200, sent, media_type=VIEWS[ending])
-
-
-@dataclass(frozen=True, slots=True)
-class _File:
-    """A file as it is remembered and lent to its readers: that of the largest map is a fifth as long."""
-
-    tag: str
-    """Of what it was made of: somebody may have made the campaign anew meanwhile."""
-    packed: bytes
-    size: int
-    """Of what it holds, in bytes."""
-
-    async def pieces(self, *, packed: bool) -> AsyncIterator[bytes]:
-        """The file piece by piece, packed as it is or unpacked on the way."""
-        unpacking = None if packed else zlib.decompressobj(_GZIP)
-        for start in range(0, len(self.packed), _PIECE_BYTES):
-            piece = self.packed[start : start + _PIECE_BYTES]
-            yield piece if unpacking is None else unpacking.decompress(piece)
-            await asyncio.sleep(0)  # or a quick reader would keep all others waiting
-
-
-def _packed(render: Callable[..., bytes], read: _Read, number: int) -> _File:
-    found = read(number)
-    content = render(found.name.rpartition(".")[2], *found.given)
-    tag = _tag(found.name, *found.given)
-    return _File(tag, zlib.compress(content, _EFFORT, _GZIP), len(content))
-
-
-class Files:
-    """Files for readers, whoever they are: made one at a time, and the last ones remembered.
-
-    A table of the largest map takes seconds of a processor and hundreds of megabytes to make; JSON, which
-    is kept as it is, waits for no table.
-    """
-
-    def __init__(self) -> None:
-        self._tables = asyncio.Lock()
-        self._texts = asyncio.Lock()
-        self._made: OrderedDict[str, _File] = OrderedDict()
-        self._readers: Counter[tuple[bytes | None, str, int]] = Counter()
-        """By network, ETag and length of what they read: a file is in memory once for all of them."""
-
-    async def made(
-        self,
-        service: Service,
-        tag: str,
-        render: Callable[..., bytes],
-        read: _Read,
-        number: int,
-        *,
-        text: bool,
-    ) -> _File:
-        """The file with this ETag; ``Overloaded`` where others have to wait for theirs too long."""
-        if tag not in self._made:
-            turn = self._texts if text else self._tables
-            try:
-                async with asyncio.timeout(FILE_S):
-                    await turn.acquire()
-            except TimeoutError:
-                raise Overloaded("other files are being made; try again later") from None
-            try:
-                if tag not in self._made:
-                    return self._remember(await service.working(_packed, render, read, number))
-            finally:
-                turn.release()
-        self._made.move_to_end(tag)
-        return self._made[tag]
-
-    def _remember(self, made: _File) -> _File:
-        if len(made.packed) <= REMEMBERED_BYTES:
-            self._made[made.tag] = made
-            while sum(len(each.packed) for each in self._made.values()) > REMEMBERED_BYTES:
-                self._made.popitem(last=False)
-        return made
-
-    def lend(self, network: bytes | None, tag: str, size: int) -> bool:
-        """Count one more reader of a file; ``False`` where too much is being read, in all or by a network."""
-        mine = {each: number for each, number in self._readers.items() if each[0] == network}
-        if not _fits(self._readers, tag, size, MOST_UNREAD_BYTES) or not (
-            network is None or not mine or _fits(mine, tag, size, MOST_UNREAD_BYTES_A_NETWORK)
-        ):
-            return False
-        self._readers[network, tag, size] += 1
-        return True
-
-    def give_back(self, network: bytes | None, tag: str, size: int) -> None:
-        """A reader has read a file, or reads no longer."""
-        self._readers[network, tag, size] -= 1
-        self._readers += Counter()  # without those that nobody reads
-
-
-def _fits(
-    readers: Mapping[tuple[bytes | None, str, int], int], tag: str, size: int, most_bytes: int
-) -> bool:
-    """Whether one more may read a file: all different files, and what is on its way to each reader."""
-    files = {tag: size} | {named: length for _, named, length in readers}
-    on_its_way = (sum(readers.values()) + 1) * _ON_ITS_WAY_BYTES
-    return sum(files.values()) + on_its_way <= most_bytes
-
-
-def _tag(name: str, *given: Any) -> str:
-    """The ETag of a file, from its name, what it is made of and the program that makes it."""
-    made_of = (name, __version__, *given)
-    parts = (each if isinstance(each, bytes) else str(each).encode() for each in made_of)
-    return hashlib.sha256(b"".join(hashlib.sha256(each).digest() for each in parts)).hexdigest()
-
-
-# --- An estimate as a file, all of it or one slot: JSON as it is kept, other forms made from it
-
-
-def rendered(ending: str, body: bytes, slots: bytes = b"", slot: Slot = None) -> bytes:
-    """The estimate of a body, or of the slots kept beside it, as a file; a problem where it has none."""
-    if slot is None and ending == "json":
-        return body
-    estimate = read_body(body)
-    if slot is None:
-        return _written(ending, put_result, result_from_dict(estimate))
-    text = _checked(estimate, slots)
-    kept = read_body(text)
-    if slot == "all":
-        return text if ending == "json" else _written(ending, put_by_slot, *_together(kept))
-    one = _of_slot(estimate, kept["maps"], slot)
-    if ending == "json":
-        return canonical_bytes(one)
-    return _written(ending, put_result, result_from_dict(one))
-
-
-def _written(ending: str, put: Callable[..., None], *given: Any) -> bytes:
-    """What a writer of tables puts into a file of this kind."""
-    sink = BytesIO()
-    put(sink, Format(ending), *given)
-    return sink.getvalue()
-
-
-def _checked(estimate: Mapping[str, Any], slots: bytes) -> bytes:
-    """The text of the maps of slots, where there are any."""
-    if "slots" not in estimate:
-        if "slots" in estimate.get("unfinished", ()):  # estimates of version 1 had no parts
-            raise Problem("no-estimate-yet", "there was no time to make maps of slots")
-        raise Problem("unknown-slot", "the campaign has no slots")
-    if not slots:
-        raise Problem("no-estimate-yet", estimate["slots"]["summary"])
-    return read_maps(slots)
-
-
-_OF_ALL = (
-    "geoveil", "kind", "campaign", "round", "closed_at", "epsilon_per_km", "promises_per_km",
-    "slack_nats", "space",
-)  # fmt: skip
-
-
-def _of_slot(
-    estimate: Mapping[str, Any], maps: Sequence[Mapping[str, Any]], slot: int
-) -> dict[str, Any]:
-    """The estimate of one slot, with the entries of that of all reports."""
-    slots = estimate["slots"]
-    names, minimum = slots["names"], slots["minimum_reports"]
-    if slot >= len(names):
-        raise Problem("unknown-slot", f"slot ({slot}) must be from 0 to {len(names) - 1}")
-    kept = next((each for each in maps if each["slot"] == slot), None)
-    if kept is None:
-        few = f"has fewer than {number_of(minimum, 'report')} so far"
-        raise Problem("no-estimate-yet", f"slot {slot} ({names[slot]}) {few}")
-    one: dict[str, Any] = {name: estimate[name] for name in _OF_ALL if name in estimate}
-    one |= {name: kept[name] for name in ("reports", "distribution", "steps", "stopped")}
-    one["slot"] = {
-        "number": kept["slot"],
-        "name": kept["name"],
-        "zone": slots["zone"],
-        "every": slots["every"],
-    }
-    one["unfinished"] = [] if "low" in kept else ["error_bars"]
-    if "low" in kept:
-        one["standard_error"] = kept["standard_error"]
-        interval = {name: kept[name] for name in ("low", "high", "method")}
-        one["interval"] = {"level": estimate["interval"]["level"], **interval}
-    return one
-
-
-def _together(kept: Mapping[str, Any]) -> tuple[dict[str, Result], dict[str, Any]]:
-    """All maps by the names of their slots, and what is said about them."""
-    space = space_from_dict(kept["space"])
-    columns = ("distribution", "standard_error", "low", "high")
-    found = {
-        each["name"]: Result(space, *(_numbers(each[name]) for name in columns if name in each))
-        for each in kept["maps"]
-    }
-    return found, {name: kept[name] for name in ("campaign", "round", "slots", "interval_level")}
-
-
-def _numbers(values: list[float | None]) -> Any:
-    return np.array([np.inf if value is None else value for value in values], dtype=np.float64)
-
-
-# --- Flows as files
-
-
-def flows_of(body: bytes) -> dict[str, Any]:
-    """The flows of an estimate with what stands about them; ``not-offered`` where it has none."""
-    estimate = read_body(body)
-    if "flows" not in estimate:
-        raise Problem("not-offered", "the campaign does not collect trips, so it has no flows")
-    names = ("campaign", "round", "closed_at", "epsilon_per_km", "space", "reports", "unfinished")
-    about = {name: estimate[name] for name in names}
-    return {"geoveil": VERSION, "kind": "flows", **about, **estimate["flows"]}
-
-
-def table_of(values: Mapping[str, Any]) -> FlowTable:
-    """The flows between districts as a table; districts are numbered from the south-west, row by row."""
-    grid = space_from_dict(values["space"])
-    assert isinstance(grid, Grid)
-    number = blocks(grid, values["side"])
-    size = int(number.max()) + 1
-    middles = middles_km(grid, np.eye(size)[number])
-    bars = {
-        name: np.array(values[name]).reshape(size, size)
-        for name in ("share", "standard_error", "low", "high")
-        if name in values
-    }
-    described = ("campaign", "round", "closed_at", "epsilon_per_km", "space", "unfinished", "side",
-                 "stay_share", "stay_in_district_share", "stay_interval", "level", "method")  # fmt: skip
-    return FlowTable(
-        tuple(map(str, range(size))),
-        latlng=np.stack(grid.plane.to_latlng(middles), axis=1),
-        description={
-            "trips": values["reports"],
-            **{name: values[name] for name in described if name in values},
-        },
-        **bars,
-    )
-
-
-def flow_file(ending: str, body: bytes) -> bytes:
-    """The bytes of a file of flows, by its ending."""
-    values = flows_of(body)
-    if ending == "json":
-        return canonical_bytes(values)
-    return _written(ending, put_flows, table_of(values))
