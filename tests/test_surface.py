@@ -67,6 +67,8 @@ def test_a_device_loads_neither_estimation_nor_optimisation() -> None:
     loaded = loaded_by("from geoveil.client import Device")
     heavy = ("estimate", "optimal", "campaign", "release", "table", "server", "verify")
     assert not loaded & {f"geoveil.{package}" for package in heavy}
+    assert "scipy.special" not in loaded  # half of what everything else takes to load
+    assert "scipy.fft" not in loaded
 
 
 GRID, NINTH = gv.Grid(rows=3, columns=3, cell_km=1.0), [1 / 9] * 9

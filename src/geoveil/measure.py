@@ -13,7 +13,7 @@ from functools import reduce
 from typing import Any
 
 import numpy as np
-from scipy.special import entr, rel_entr
+import scipy
 
 from geoveil.arrays import (
     ArrayLike,
@@ -285,7 +285,7 @@ def entropy_bits(p: ArrayLike) -> float:
     >>> entropy_bits([0.5, 0.25, 0.25])
     1.5
     """
-    return float(entr(_whole("p", p)).sum()) / math.log(2)
+    return float(scipy.special.entr(_whole("p", p)).sum()) / math.log(2)
 
 
 def total_variation(p: ArrayLike, q: ArrayLike) -> float:
@@ -307,7 +307,7 @@ def kl_divergence_nats(p: ArrayLike, q: ArrayLike) -> float:
     inf
     """
     first, second = _pair(p, q)
-    return max(0.0, float(rel_entr(first, second).sum()))
+    return max(0.0, float(scipy.special.rel_entr(first, second).sum()))
 
 
 def kl_divergence_bits(p: ArrayLike, q: ArrayLike) -> float:
@@ -335,11 +335,13 @@ def mutual_information_bits(channel: Channel, prior: ArrayLike | None = None) ->
     """
     weights = _prior_of(channel, prior)
     support = np.flatnonzero(weights)
-    of_report = float(entr(np.maximum(channel._push(weights), 0.0)).sum())
+    of_report = float(scipy.special.entr(np.maximum(channel._push(weights), 0.0)).sum())
     if support.size > FEW_ROWS:
         of_rows = channel.row_entropies_nats()[support]
     else:
-        of_rows = np.array([float(entr(channel._row(cell)).sum()) for cell in support.tolist()])
+        of_rows = np.array(
+            [float(scipy.special.entr(channel._row(cell)).sum()) for cell in support.tolist()]
+        )
     return max(0.0, of_report - float(weights[support] @ of_rows)) / math.log(2)
 
 

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import entr
+import scipy
 
 from geoveil.arrays import FloatArray, IntArray, ReadOnly, frozen, indices, instance, without_gaps
 from geoveil.channel import words
@@ -231,7 +231,7 @@ class Channel(Promising, Shown, Operator):
 
     def row_entropies_nats(self) -> FloatArray:
         """The entropy of the report of somebody in x, in nats, for every cell x."""
-        return np.array([entr(self._row(x)).sum() for x in range(self.space.size)])
+        return np.array([scipy.special.entr(self._row(x)).sum() for x in range(self.space.size)])
 
     @property
     def leverage(self) -> float:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import cached_property
 
 import numpy as np
-from scipy import sparse
+import scipy
 
 from geoveil.arrays import ArrayLike, ByParts, FloatArray, IntArray, distribution, frozen, indices
 from geoveil.channel.certificate import Certificate, check_claim, enumerated
@@ -337,7 +337,7 @@ class Remapped(ByParts, Channel):
             raise InvalidInput(
                 f"map (shape {self.map.shape}) must have {channel.report_count} entries, one per report"
             )
-        self._gather = sparse.csr_array(
+        self._gather = scipy.sparse.csr_array(
             (np.ones(self.map.size), (self.map, np.arange(self.map.size))),
             shape=(self.report_count, self.map.size),
         )

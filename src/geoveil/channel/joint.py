@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import logsumexp
+import scipy
 
 from geoveil.arrays import ByParts, FloatArray, IntArray, frozen, indices, without_gaps
 from geoveil.channel.channel import (
@@ -334,7 +334,7 @@ def _log_products(joint: JointChannel, combinations: IntArray) -> FloatArray:
                 logs[at] += np.log(columns)[:, which.ravel()]
     shares = np.array([share for _, share in places])
     with np.errstate(divide="ignore"):
-        mean: FloatArray = logsumexp(logs, axis=0, b=shares[:, None, None])
+        mean: FloatArray = scipy.special.logsumexp(logs, axis=0, b=shares[:, None, None])
     return mean
 
 

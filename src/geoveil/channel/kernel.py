@@ -10,7 +10,7 @@ from functools import cached_property, singledispatch
 from typing import NamedTuple
 
 import numpy as np
-from scipy import fft
+import scipy
 
 from geoveil.arrays import FloatArray, IntArray
 from geoveil.channel.backend import Array, Backend, Selection, Torus
@@ -101,7 +101,7 @@ class LatticeKernel(Kernel):
         self.box = tuple((n + 1) // 2 if signed else n for n in table.shape)
         self._signed = signed
         self._axes = tuple(range(-table.ndim, 0))
-        self._padded = tuple(fft.next_fast_len(2 * n - 1, real=True) for n in self.box)
+        self._padded = tuple(scipy.fft.next_fast_len(2 * n - 1, real=True) for n in self.box)
         self._workers = fft_workers(math.prod(self._padded))
         self.exact = math.prod(self.box) <= _DENSE_SIZE
         copies = 1 if signed else 2**table.ndim
@@ -116,7 +116,7 @@ class LatticeKernel(Kernel):
     @cached_property
     def _spectrum(self) -> FloatArray:
         """Every value twice: for the real and the imaginary part of what it multiplies."""
-        once = fft.rfftn(self._periodic(), workers=self._workers).real
+        once = scipy.fft.rfftn(self._periodic(), workers=self._workers).real
         return np.repeat(once, 2, axis=-1)
 
     def _periodic(self) -> FloatArray:
@@ -167,24 +167,24 @@ class LatticeKernel(Kernel):
         lattice = values.reshape(*values.shape[:-1], *self.box)
         # Axis by axis, so that rows known to be zero (or not wanted back) are never transformed.
         wide, workers = self._padded[-1], self._workers
-        spectrum = fft.rfft(lattice, wide, axis=-1, workers=workers)
+        spectrum = scipy.fft.rfft(lattice, wide, axis=-1, workers=workers)
         for axis in self._axes[-2::-1]:
             padded = self._padded[axis]
-            spectrum = fft.fft(spectrum, padded, axis=axis, overwrite_x=True, workers=workers)
+            spectrum = scipy.fft.fft(spectrum, padded, axis=axis, overwrite_x=True, workers=workers)
         parts = spectrum.view(np.float64)  # half the work of complex numbers times real ones
         parts *= factors
         for axis in self._axes[:-1]:
-            spectrum = fft.ifft(spectrum, axis=axis, overwrite_x=True, workers=workers)
+            spectrum = scipy.fft.ifft(spectrum, axis=axis, overwrite_x=True, workers=workers)
             wanted = np.moveaxis(spectrum, axis, 0)[: self.box[axis]]
             spectrum = np.moveaxis(wanted, 0, axis)
-        result = fft.irfft(spectrum, wide, axis=-1, workers=workers)
+        result = scipy.fft.irfft(spectrum, wide, axis=-1, workers=workers)
         return result[..., : self.box[-1]].reshape(values.shape)
 
     def _on(self, backend: Backend) -> MovedOperator:
         if self.exact:
             return super()._on(backend)
         torus, reshape = Torus(backend, self._padded), backend.xp.reshape
-        spectrum = torus.held(fft.rfftn(self._periodic(), workers=self._workers).real)
+        spectrum = torus.held(scipy.fft.rfftn(self._periodic(), workers=self._workers).real)
         inside = (..., *(slice(cells) for cells in self.box))
 
         def product(values: Array) -> Array:

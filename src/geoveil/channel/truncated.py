@@ -18,8 +18,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy import fft
-from scipy.special import entr
+import scipy
 
 from geoveil.arrays import FloatArray, IntArray
 from geoveil.channel.backend import Array, Backend, Selection
@@ -88,8 +87,8 @@ class TruncatedOperator(Operator):
         self._inner_rows = slice(1, -1) if self._down else slice(None)
         self._inner_columns = slice(1, -1) if self._across else slice(None)
         self._kernel = LatticeKernel(tables.inside)
-        self._high = fft.next_fast_len(2 * rows - 1, real=True)
-        self._wide = fft.next_fast_len(2 * columns - 1, real=True)
+        self._high = scipy.fft.next_fast_len(2 * rows - 1, real=True)
+        self._wide = scipy.fft.next_fast_len(2 * columns - 1, real=True)
         self._workers = fft_workers(4 * rows * columns)
         beyond = np.square(tables.beyond_columns).sum() + np.square(tables.beyond_rows).sum()
         norm = self._kernel.norm + 2 * float(np.sqrt(beyond))
@@ -99,8 +98,8 @@ class TruncatedOperator(Operator):
         # Spectra of the half-line sums along their edge: (frequency, column) and (row, frequency).
         sides = tables.beyond_columns[:, self._near_columns]
         ends = tables.beyond_rows[self._near_rows]
-        self._sides = fft.rfft(_even(sides, self._high, 0), axis=0).real
-        self._ends = fft.rfft(_even(ends, self._wide, 1), axis=1).real
+        self._sides = scipy.fft.rfft(_even(sides, self._high, 0), axis=0).real
+        self._ends = scipy.fft.rfft(_even(ends, self._wide, 1), axis=1).real
         near_both = np.ix_(self._near_rows, self._near_columns)
         self._corner = tables.corner[near_both]
         self._corners: tuple[Any, ...] = (..., *near_both)
@@ -117,19 +116,19 @@ class TruncatedOperator(Operator):
         # that is a convolution, so spectra (frequency, column) are multiplied and summed over c.
         if self._across:
             strips = given[..., self._near_columns]
-            spectrum = fft.rfft(strips, self._high, axis=-2, workers=self._workers)
+            spectrum = scipy.fft.rfft(strips, self._high, axis=-2, workers=self._workers)
         for flip in self._across:
             summed = np.einsum("...fc,fc->...f", spectrum, self._sides[:, ::flip])
-            side = fft.irfft(summed, self._high, axis=-1)[..., :rows]
+            side = scipy.fft.irfft(summed, self._high, axis=-1)[..., :rows]
             out[..., self._inner_rows, _edge(flip)] = side[..., self._inner_rows]
         # South and north in the same way, with spectra (row, frequency); then the four corners.
         if self._down:
             strips = given[..., self._near_rows, :]
-            spectrum = fft.rfft(strips, self._wide, axis=-1, workers=self._workers)
+            spectrum = scipy.fft.rfft(strips, self._wide, axis=-1, workers=self._workers)
             corners = given[self._corners]
         for flip in self._down:
             summed = np.einsum("...rf,rf->...f", spectrum, self._ends[::flip])
-            end = fft.irfft(summed, self._wide, axis=-1)[..., :columns]
+            end = scipy.fft.irfft(summed, self._wide, axis=-1)[..., :columns]
             out[..., _edge(flip), self._inner_columns] = end[..., self._inner_columns]
             for over in self._across:
                 corner = np.einsum("...rc,rc->...", corners, self._corner[::flip, ::over])
@@ -150,20 +149,24 @@ class TruncatedOperator(Operator):
         if self._across:
             edges = [_middle(given[..., _edge(flip)], self._inner_rows) for flip in self._across]
             along: Any = sum(
-                fft.rfft(edge, self._high)[..., :, None] * self._sides[:, ::flip]
+                scipy.fft.rfft(edge, self._high)[..., :, None] * self._sides[:, ::flip]
                 for flip, edge in zip(self._across, edges, strict=True)
             )
-            strips = fft.irfft(along, self._high, axis=-2, workers=self._workers)[..., :rows, :]
+            strips = scipy.fft.irfft(along, self._high, axis=-2, workers=self._workers)[
+                ..., :rows, :
+            ]
             out[..., self._near_columns] += strips
         if self._down:  # likewise (…, 1, frequency) times (row, frequency)
             edges = [
                 _middle(given[..., _edge(flip), :], self._inner_columns) for flip in self._down
             ]
             along = sum(
-                fft.rfft(edge, self._wide)[..., None, :] * self._ends[::flip]
+                scipy.fft.rfft(edge, self._wide)[..., None, :] * self._ends[::flip]
                 for flip, edge in zip(self._down, edges, strict=True)
             )
-            strips = fft.irfft(along, self._wide, axis=-1, workers=self._workers)[..., :columns]
+            strips = scipy.fft.irfft(along, self._wide, axis=-1, workers=self._workers)[
+                ..., :columns
+            ]
             out[..., self._near_rows, :] += strips
         for flip in self._down:
             for over in self._across:
@@ -340,7 +343,7 @@ class TruncatedLattice(TruncatedOperator, Channel):
         return self._row_sums(lambda table: table * weights)
 
     def row_entropies_nats(self) -> FloatArray:
-        return self._row_sums(entr)
+        return self._row_sums(scipy.special.entr)
 
     def _row_sums(self, function: Callable[[FloatArray], FloatArray]) -> FloatArray:
         """The row sums of the operator with other entries."""

@@ -11,8 +11,6 @@ from typing import Any
 
 import numpy as np
 import scipy
-from scipy import fft
-from scipy.special import entr
 
 from geoveil.arrays import BoolArray, FloatArray, IntArray, finite, frozen, positive
 from geoveil.channel.channel import PrivacyLoss
@@ -133,7 +131,9 @@ class Disc(Mechanism):
 
     def row_entropies_nats(self) -> FloatArray:
         inside, outside = self._discs.inside, self.report_count - self._discs.inside
-        entropy = inside * entr(self._level + self._rise) + outside * entr(self._level)
+        entropy = inside * scipy.special.entr(
+            self._level + self._rise
+        ) + outside * scipy.special.entr(self._level)
         return np.full(self.space.size, float(entropy))
 
     def mean_of_distance(self, function: Callable[[FloatArray], FloatArray]) -> FloatArray:
@@ -217,14 +217,14 @@ class Discs:
         lattice[..., given] = values
         lattice = lattice.reshape(*values.shape[:-1], *self.box)
         workers = fft_workers(math.prod(self._torus))
-        spectrum = fft.rfft2(lattice, self._torus, workers=workers) * self._spectrum
-        near = fft.irfft2(spectrum, self._torus, workers=workers)
+        spectrum = scipy.fft.rfft2(lattice, self._torus, workers=workers) * self._spectrum
+        near = scipy.fft.irfft2(spectrum, self._torus, workers=workers)
         near = near[..., : self.box[0], : self.box[1]].reshape(*values.shape[:-1], -1)
         return np.asarray(near[..., wanted])
 
     @cached_property
     def _torus(self) -> tuple[int, int]:
-        rows, columns = (fft.next_fast_len(size, real=True) for size in self.box)
+        rows, columns = (scipy.fft.next_fast_len(size, real=True) for size in self.box)
         return rows, columns
 
     @cached_property
@@ -232,7 +232,7 @@ class Discs:
         """Real, as a disc is the same in all directions."""
         disc = np.zeros(self._torus)
         disc[tuple(self.offsets.T)] = 1.0  # negative steps count from the end
-        return frozen(fft.rfft2(disc).real)
+        return frozen(scipy.fft.rfft2(disc).real)
 
 
 def _lattice(space: Space) -> tuple[float, BoolArray]:
@@ -342,6 +342,6 @@ def _information(discs: Discs, epsilon: float) -> float:
     near = np.maximum(discs.sums(everybody, discs.cells, discs.places), 0.0)
     total = discs.inside * (1.0 - other) + discs.reports * other
     law = (near * (1.0 - other) + other) / total
-    inside, outside = entr(1.0 / total), entr(other / total)
+    inside, outside = scipy.special.entr(1.0 / total), scipy.special.entr(other / total)
     own = discs.inside * inside + (discs.reports - discs.inside) * outside
-    return float(entr(law).sum() - own)
+    return float(scipy.special.entr(law).sum() - own)

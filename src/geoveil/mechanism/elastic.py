@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from scipy.special import logsumexp
+import scipy
 
 from geoveil.arrays import ArrayLike, FloatArray, IntArray, frozen, positive, uniform, vector
 from geoveil.channel.backend import Backend, Selection
@@ -119,7 +119,7 @@ class Elastic(Mechanism):
         for start in range(0, tiny.size, step):
             part = tiny[start : start + step, None]
             terms = -self.beta_per_km * self.space.distance_km(part, support)
-            result[part[:, 0]] = logsumexp(self._log_weights[support] + terms, axis=1)
+            result[part[:, 0]] = scipy.special.logsumexp(self._log_weights[support] + terms, axis=1)
         return result
 
     def closed_form_loss(self) -> PrivacyLoss:

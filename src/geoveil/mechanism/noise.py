@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy.special import gammaincinv
+import scipy
 
 from geoveil.arrays import ArrayLike, ByParts, FloatArray, IntArray
 from geoveil.channel.channel import Tally, inverse_distribution
@@ -201,7 +201,7 @@ def most_mean_distance_km(space: Grid, decay: float) -> float:
 
     From 25,600 steps of planar Laplace noise spread evenly and at most 256 cells, with 1 % to spare.
     """
-    radius = np.repeat(gammaincinv(2.0, (np.arange(400) + 0.5) / 400) / decay, 64)
+    radius = np.repeat(scipy.special.gammaincinv(2.0, (np.arange(400) + 0.5) / 400) / decay, 64)
     angle = np.tile(np.arange(64) * (2 * math.pi / 64), 400)
     moved = []
     for cells, steps in zip(

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from scipy.special import gammaincinv
+import scipy
 
 from geoveil.arrays import ArrayLike, ByParts, FloatArray, IntArray, lengths, probabilities
 from geoveil.channel.channel import PrivacyLoss
@@ -238,7 +238,9 @@ class ContinuousLaplace(ByParts, noise.Noise):
     def radius_km(self, probability: ArrayLike) -> FloatArray:
         """The radius that the noise of the plane stays within with each probability in [0, 1]."""
         wanted = probabilities("probability", probability)
-        return np.asarray(gammaincinv(2.0, wanted) / self.epsilon_per_km, dtype=np.float64)
+        return np.asarray(
+            scipy.special.gammaincinv(2.0, wanted) / self.epsilon_per_km, dtype=np.float64
+        )
 
     def on(self, space: Grid, *, spread: bool = True) -> PlanarLaplace:
         """The channel of this noise on a grid; people stand anywhere in their cells, or in the centres."""

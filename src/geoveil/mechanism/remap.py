@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
-from scipy.sparse import csr_array
+import scipy
 
 from geoveil.arrays import (
     ArrayLike,
@@ -276,7 +276,9 @@ class BayesianPlace(RemappedNoise):
             squares = squares[:, [_PARTS**2 // 2]]
         owner = np.repeat(np.arange(grid.size), squares.shape[1])
         shares = np.full(squares.size, 1 / squares.shape[1])
-        placed = csr_array((shares, (owner, squares.ravel())), shape=(grid.size, fine.size))
+        placed = scipy.sparse.csr_array(
+            (shares, (owner, squares.ravel())), shape=(grid.size, fine.size)
+        )
         moved = self._moved(fine, fine.centres + grid.centres.mean(axis=0))
         return _FinerGrid(grid, self.noise.on(fine, spread=self.spread), placed, moved)
 
@@ -294,7 +296,7 @@ class BayesianPlace(RemappedNoise):
         owner = np.concatenate((whole, np.repeat(squares, len(probes))))
         shares = np.repeat([1.0, 1 / len(probes)], [whole.size, found.size])
         target = np.concatenate((where[whole], found))
-        return csr_array((shares, (owner, target)), shape=(fine.size, self.space.size))
+        return scipy.sparse.csr_array((shares, (owner, target)), shape=(fine.size, self.space.size))
 
     def _best(self, points: FloatArray) -> IntArray:
         centres = self.space.centres[self._support]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from scipy import fft
+import scipy
 
 from geoveil.arrays import BoolArray, FloatArray, IntArray, frozen
 from geoveil.errors import InvalidInput
@@ -108,7 +108,7 @@ class Lattice:
     def shape(self) -> tuple[int, int]:
         """Of arrays for products by FFT: room for offsets from 1 − size to size."""
         rows, columns = (
-            fft.next_fast_len(2 * size, real=True) for size in (self.rows, self.columns)
+            scipy.fft.next_fast_len(2 * size, real=True) for size in (self.rows, self.columns)
         )
         return rows, columns
 
@@ -137,7 +137,7 @@ class Lattice:
     def shape_for(self, reach_cells: float) -> tuple[int, int]:
         """The same for what is nothing beyond a reach: room for that, where it takes less."""
         rows, columns = (
-            min(padded, fft.next_fast_len(size + math.ceil(reach_cells) + 2, real=True))
+            min(padded, scipy.fft.next_fast_len(size + math.ceil(reach_cells) + 2, real=True))
             for size, padded in zip((self.rows, self.columns), self.shape, strict=True)
         )
         return rows, columns

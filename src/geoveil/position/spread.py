@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from scipy import fft
+import scipy
 
 from geoveil.arrays import FloatArray, IntArray
 from geoveil.channel.backend import Array, Backend, Selection, Torus
@@ -105,7 +105,7 @@ class SpreadKernel(Operator):
     @cached_property
     def _spectra(self) -> npt.NDArray[np.complex128]:
         """(layers, …): of the kernel at the offsets of each layer."""
-        return np.stack([fft.rfft2(self._values(layer)) for layer in self.layers])
+        return np.stack([scipy.fft.rfft2(self._values(layer)) for layer in self.layers])
 
     def _values(self, layer: Layer) -> FloatArray:
         """The kernel without what is added by itself."""
@@ -124,15 +124,15 @@ class SpreadKernel(Operator):
         """(…, centres) → (…, layers · cells)."""
         lattice, (height, width) = self.lattice, self._shape
         workers = fft_workers(height * width)
-        spectrum = fft.rfft(lattice.spread(theta), width, axis=-1, workers=workers)
-        spectrum = fft.fft(spectrum, height, axis=-2, overwrite_x=True, workers=workers)
+        spectrum = scipy.fft.rfft(lattice.spread(theta), width, axis=-1, workers=workers)
+        spectrum = scipy.fft.fft(spectrum, height, axis=-2, overwrite_x=True, workers=workers)
         laws = np.empty((*theta.shape[:-1], len(self.layers), self.cells))
         rows, columns = (slice(lattice.rim, size - lattice.rim) for size in self._sides)
         held = np.empty_like(spectrum)
         for number, own in enumerate(self._spectra):
             np.multiply(spectrum, own, out=held)
-            part = fft.ifft(held, axis=-2, overwrite_x=True, workers=workers)[..., rows, :]
-            law = fft.irfft(part, width, axis=-1, workers=workers)
+            part = scipy.fft.ifft(held, axis=-2, overwrite_x=True, workers=workers)[..., rows, :]
+            law = scipy.fft.irfft(part, width, axis=-1, workers=workers)
             laws[..., number, :] = lattice.within.gather(law[..., columns])
         if self._apart:
             laws += self._apart * theta.sum(axis=-1)[..., None, None]
@@ -146,20 +146,20 @@ class SpreadKernel(Operator):
         layered = values.reshape(*values.shape[:-1], len(self.layers), self.cells)
         for number, own in enumerate(self._spectra):
             inner = lattice.within.spread(layered[..., number, :])
-            part = fft.rfft(inner, width, axis=-1, workers=workers)
+            part = scipy.fft.rfft(inner, width, axis=-1, workers=workers)
             np.conjugate(part, out=part)
             # the conjugate of the transform of the values
-            part = fft.ifft(
+            part = scipy.fft.ifft(
                 part, height, axis=-2, norm="forward", overwrite_x=True, workers=workers
             )
             part *= own
             total += part
         np.conjugate(total, out=total)
-        total = fft.ifft(total, axis=-2, overwrite_x=True, workers=workers)
+        total = scipy.fft.ifft(total, axis=-2, overwrite_x=True, workers=workers)
         # Values began where the inner cells do, so that the rim before them has come out at the far end.
         rows, columns = (np.arange(size) - lattice.rim for size in self._sides)
         total = total[..., rows, :] if lattice.rim else total[..., : lattice.rows, :]
-        product = fft.irfft(total, width, axis=-1, workers=workers)
+        product = scipy.fft.irfft(total, width, axis=-1, workers=workers)
         found = lattice.gather(product[..., columns] if lattice.rim else product)
         if self._apart:
             found = found + self._apart * values.sum(axis=-1, keepdims=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from scipy import fft
+import scipy
 
 from geoveil.arrays import FloatArray
 from geoveil.channel.kernel import fft_workers
@@ -28,7 +28,9 @@ class WholeSums:
         self._lattice, self._cone, self._side_km = lattice, cone, side_km
         height, width = lattice.shape
         self._workers = fft_workers(height * width)
-        self._spectrum = fft.rfft2(lattice.spread(weights), lattice.shape, workers=self._workers)
+        self._spectrum = scipy.fft.rfft2(
+            lattice.spread(weights), lattice.shape, workers=self._workers
+        )
         self._norm = float(np.linalg.norm(weights))
 
     def at(self, east: float, north: float, rho: float) -> tuple[FloatArray, float]:
@@ -56,7 +58,7 @@ class WholeSums:
     def _products(self, terms: FloatArray) -> FloatArray:
         lattice, found = self._lattice, []
         for term in terms:
-            product = self._spectrum * fft.rfft2(term, workers=self._workers)
-            whole = fft.irfft2(product, lattice.shape, workers=self._workers)
+            product = self._spectrum * scipy.fft.rfft2(term, workers=self._workers)
+            whole = scipy.fft.irfft2(product, lattice.shape, workers=self._workers)
             found.append(whole[: lattice.rows, : lattice.columns])
         return np.stack(found)
