@@ -124,6 +124,14 @@ def weakened(values: dict[str, Any], epsilon: float) -> dict[str, Any]:
     return changed
 
 
+def test_a_matrix_that_promises_nothing_is_not_the_one_that_promises() -> None:
+    strategy = MECHANISMS["a strategy"]
+    promising = gv.DenseChannel(strategy.space, strategy.matrix())
+    assert promising.guarantee is not None
+    assert strategy != promising
+    assert promising != strategy
+
+
 UNEVEN = np.array([[5, 3, 1, 1], [4, 4, 1, 1], [3, 4, 2, 1], [2, 4, 3, 1]]) / 10
 UNCLAIMED = ("continuous-laplace", "a strategy")
 CLAIMED = {

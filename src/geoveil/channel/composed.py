@@ -75,8 +75,12 @@ class DenseChannel(DenseOperator, Channel):
             isinstance(other, DenseChannel)
             and self.space == other.space
             and np.array_equal(self._matrix, other._matrix)
-            and (self._fixed == other._fixed or self.guarantee == other.guarantee)
+            and (self._same_promise(other) or self.guarantee == other.guarantee)
         )
+
+    def _same_promise(self, other: DenseChannel) -> bool:
+        """Without enumerating anything: the same was stated, or each has that of the same matrix."""
+        return type(self) is type(other) and self._fixed == other._fixed
 
     def __hash__(self) -> int:
         return hash((self.space, self.report_count))
@@ -90,14 +94,7 @@ class UnpromisedChannel(DenseChannel):
 
     def __init__(self, space: Space, matrix: ArrayLike) -> None:
         super().__init__(space, matrix)
-
-    def _promise(self) -> None:
-        return None
-
-    @property
-    def promise_takes_long(self) -> bool:  # type: ignore[override]
-        """Nothing is enumerated for no promise."""
-        return False
+        self._enumerated = None  # nobody has to ask
 
 
 @enumerated.register

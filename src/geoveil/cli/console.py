@@ -6,6 +6,7 @@ import io
 import json
 import logging
 import os
+import re
 import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -61,7 +62,7 @@ class Console:
         else:
             screen.print(two_columns(shown))
         if lasting:
-            stream.writelines(f"{line.rstrip()}\n" for line in kept.getvalue().splitlines())
+            stream.write(re.sub(r" +$", "", kept.getvalue(), flags=re.MULTILINE))
             stream.flush()  # a server prints where it listens, and goes on
 
     def note(self, text: str) -> None:
