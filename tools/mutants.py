@@ -37,7 +37,7 @@ CORE: dict[str, tuple[str, ...]] = {
     "geoveil.position.cone": ("tests/unit/test_cone_bounds.py", _CERTIFICATE, _POSITIONAL),
     "geoveil.position.position_certificate": (_SQUARES, _CERTIFICATE, _POSITIONAL),
     "geoveil.position.steepest": (_SQUARES, _CERTIFICATE),
-    "geoveil.position.whole_sums": (_SQUARES, _CERTIFICATE),
+    "geoveil.position.grid_sums": (_SQUARES, _CERTIFICATE),
     "geoveil.position.whole_law": (
         _WHOLE,
         _WIRE,

@@ -11,8 +11,8 @@ from geoveil.arrays import FloatArray
 from geoveil.position import steepest
 from geoveil.position.centres import Centres
 from geoveil.position.cone import RoundedCone
+from geoveil.position.grid_sums import WholeSums
 from geoveil.position.position_certificate import Law
-from geoveil.position.whole_sums import WholeSums
 
 ANGLES = np.linspace(0, 2 * np.pi, 721)
 ROUND = np.stack((np.cos(ANGLES), np.sin(ANGLES)))

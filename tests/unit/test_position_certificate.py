@@ -15,7 +15,7 @@ import geoveil as gv
 from geoveil.campaign.weights import flat_on_grid
 from geoveil.errors import InvalidInput
 from geoveil.position import centres as centres_module
-from geoveil.position import position_certificate
+from geoveil.position import grid_sums, position_certificate
 from geoveil.position.centres import Centres
 from geoveil.position.cone import RoundedCone
 from geoveil.position.position_certificate import Law
@@ -421,12 +421,38 @@ def test_a_law_that_hardly_falls_is_certified_too(beta: float) -> None:
     assert law.work == 6 * 15
 
 
+@pytest.mark.parametrize("lattice", [True, False])
+@pytest.mark.parametrize("kind", ["random", "checkerboard"])
+def test_squares_are_expanded_a_few_at_a_time_with_the_same_certificate(
+    kind: str, lattice: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A document of 64,770 cells with four million squares to begin with took two gigabytes at once."""
+    law = grid_law(5, 7, 2.0, hostile(kind, 5, 7, np.random.default_rng(2)))
+    if not lattice:
+        law = Law(replace(law.centres, lattice=None), law.weights, law.cone)
+    claims = (0.0, law.certify().epsilon_per_km, 4.0, 1.0)
+    whole, expanded, mean = [law.certify(claim) for claim in claims], [], Law._mean
+    monkeypatch.setattr(position_certificate, "_AT_ONCE", 40)
+
+    def counted(law: Law, squares: Any, rho: float, tolerance: float) -> Any:
+        expanded.append(len(squares.node))
+        return mean(law, squares, rho, tolerance)
+
+    monkeypatch.setattr(Law, "_mean", counted)
+    few = [law.certify(claim) for claim in claims]
+    assert max(expanded) <= 40
+    for found, before in zip(few, whole, strict=True):
+        assert found.places == before.places > 40
+        assert found.epsilon_per_km == pytest.approx(before.epsilon_per_km, rel=1e-12)
+        assert found.seen_per_km == pytest.approx(before.seen_per_km, rel=1e-12)
+
+
 def test_what_lies_beyond_the_window_is_bounded_wherever_in_its_cell_one_stands() -> None:
     centres = Centres.of_grid(30, 36, step=2, pitch_km=0.5)
     weights = np.random.default_rng(3).uniform(0.5, 2.0, centres.size)
     law = Law(centres, weights, RoundedCone(1.0, 0.87))
     assert centres.lattice is not None
-    near = position_certificate._Near(law, centres.lattice, reach_km=3.0)
+    near = grid_sums.WindowSums(centres.lattice, weights, law.cone, law.side_km, reach_km=3.0)
     for row, column in ((0, 0), (15, 18), (29, 35), (4, 30)):
         cells = np.abs(centres.points_km - (column, row)).max(axis=1)
         outside = cells > near.cells
@@ -439,7 +465,7 @@ def test_what_lies_beyond_the_window_is_bounded_wherever_in_its_cell_one_stands(
 def test_sums_of_weights_in_a_box_are_those_of_its_cells() -> None:
     weights = np.random.default_rng(4).uniform(size=(5, 7))
     below = np.pad(weights.cumsum(axis=0).cumsum(axis=1), ((1, 0), (1, 0)))
-    boxes = position_certificate._boxes(below, 2)
+    boxes = grid_sums._boxes(below, 2)
     for row, column in np.ndindex(5, 7):
         part = weights[max(row - 2, 0) : row + 3, max(column - 2, 0) : column + 3]
         assert boxes[row, column] == pytest.approx(part.sum())

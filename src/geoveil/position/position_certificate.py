@@ -12,7 +12,6 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -21,8 +20,8 @@ from geoveil.arrays import BoolArray, FloatArray, IntArray
 from geoveil.errors import InvalidInput
 from geoveil.position.centres import Centres, Lattice
 from geoveil.position.cone import RoundedCone
+from geoveil.position.grid_sums import PlacesInCells, WholeSums, WindowSums, window_cells
 from geoveil.position.steepest import Mean, Steepest, length, longest, norm, norm_of_third
-from geoveil.position.whole_sums import WholeSums
 
 _TOLERANCE = 0.004
 """A square is quartered while its bound exceeds the worst place seen by this part, for each β·cell."""
@@ -30,23 +29,18 @@ _FIRST = 0.5
 """β times the side of the squares to begin with, at most."""
 _MOST_SQUARES = 1 << 22
 """Squares to begin with, at most, where a claim is checked; a law that needs more is not believed."""
+_AT_ONCE = 1 << 18
+"""So many squares are expanded together."""
 MOST_WORK = 1 << 30
 """These times the centres in a window, or in a list, at most, likewise: some minutes in a browser."""
 _DEEPEST = 8
 """How often a square is quartered, at most; what is then still open counts with its bound."""
 _REACH = 12.0
 """On a grid, centres up to so many 1/β away are summed one by one, those beyond bounded together."""
-_WIDEST = 1 << 24
-"""No grid has so many cells in a row: a window that would reach farther, for a tiny β, holds all of them."""
-_FADED = 40.0
-"""From where on all that lies farther counts as if it lay here: e⁻⁴⁰ of its weight."""
 _BEYOND = 1 / 32
 """The share of those beyond, at most, in parts of the tolerance; where it may be more, reach is doubled."""
 _ENTRIES = 1 << 16
 """How many pairs of a square and a centre are looked at together."""
-_TOGETHER, _WINDOWS = 1 << 14, 1 << 21
-"""So many values of the kernel, of as many places in a cell as have them, and products with so many weights
-are made together: a tenth quicker than with four times as many."""
 _LOOKS, _MANY_LOOKS = 16, 256
 """How many places are looked at closely before others are left out for what was seen there; on grids of
 more cells than 4,096, from the second time on."""
@@ -120,13 +114,14 @@ class Law:
             return PositionCertificate(math.inf, 0.0, (0.0, 0.0), 0)
         squares, best, worst, closed, looked = self._first(), 0.0, (0.0, 0.0), 0.0, 0
         for depth in range(_DEEPEST + 1):
-            places, rho = self._places_km(squares), self._half_diagonal_km / squares.parts
-            mean = self._mean(squares, rho, tolerance)
+            looked += len(squares.node)
+            threshold = max((1.0 + tolerance) * best, claim_per_km)
+            squares, mean, bound, done = self._above(squares, threshold)
+            closed, rho = max(closed, done), self._half_diagonal_km / squares.parts
             alone = beta + mean.length  # at least max |a_y − g| at q, since |a_y| ≤ β
-            bound = beta + np.minimum(longest(*mean[:5], rho) + mean.rest, beta)
-            looked += len(places)
             # It matters which centres there are where none may lie ahead, in the direction of g.
-            edge, order, size = self._few_ahead(places, mean), np.argsort(-alone), _LOOKS
+            edge, size = self._few_ahead(self._places_km(squares), mean), _LOOKS
+            order = np.argsort(-alone, kind="stable")
             while True:
                 threshold = max((1.0 + tolerance) * best, claim_per_km)
                 above = edge[order] | (alone[order] > (1.0 - 0.75 * tolerance) * threshold)
@@ -134,21 +129,43 @@ class Law:
                 if not order.size:
                     break
                 now, order = order[:size], order[size:]
-                seen, most = self._steepest.at(places[now], mean.only(now), rho, threshold)
+                places = self._places_km(squares.only(now))
+                seen, most = self._steepest.at(places, mean.only(now), rho, threshold)
                 bound[now] = np.minimum(bound[now], most)
                 if seen.max() > best:
-                    best, at = float(seen.max()), places[now[int(seen.argmax())]]
+                    best, at = float(seen.max()), places[int(seen.argmax())]
                     worst = float(at[0]), float(at[1])
                 size = self._looks
             if 0.0 < claim_per_km < best:  # broken: whatever the rest shows, it is no less
                 return PositionCertificate(max(closed, float(bound.max())), best, worst, looked)
             left = np.flatnonzero((bound > threshold) & (depth < _DEEPEST))
             bound[left] = 0.0
-            closed = max(closed, float(bound.max()))
+            closed = max(closed, float(bound.max(initial=0.0)))
             if not left.size:
                 break
             squares = squares.quartered(left)
         return PositionCertificate(closed, best, worst, looked)
+
+    def _above(
+        self, squares: _Squares, threshold: float
+    ) -> tuple[_Squares, Mean, FloatArray, float]:
+        """Those whose first bound is above, g in them, these bounds, and the largest of the others.
+
+        A few at a time: what is made on the way takes many times the memory of what is kept.
+        """
+        beta, rho = self.cone.beta_per_km, self._half_diagonal_km / squares.parts
+        kept, count, closed = np.empty((8, len(squares.node))), 0, 0.0
+        for start in range(0, len(squares.node), _AT_ONCE):
+            some = np.arange(start, min(start + _AT_ONCE, len(squares.node)))
+            mean = self._mean(squares.only(some), rho, self._tolerance)
+            bound = beta + np.minimum(longest(*mean[:5], rho) + mean.rest, beta)
+            above = bound > threshold
+            closed = max(closed, float(bound[~above].max(initial=0.0)))
+            now = np.stack((*mean, bound, some))[:, above]
+            kept[:, count : count + now.shape[1]] = now
+            count += now.shape[1]
+        *parts, bound, numbers = kept[:, :count]
+        return squares.only(numbers.astype(np.int64)), Mean(*parts), bound, closed
 
     @property
     def _looks(self) -> int:
@@ -167,7 +184,7 @@ class Law:
         lattice = self.centres.lattice
         if lattice is None:
             return self._squares * self.centres.size
-        cells = _window(_REACH / self.cone.beta_per_km, self.side_km)
+        cells = window_cells(_REACH / self.cone.beta_per_km, self.side_km)
         sides = [2 * min(cells, size - 1) + 1 for size in (lattice.rows, lattice.columns)]
         return self._squares * math.prod(sides)
 
@@ -236,12 +253,13 @@ class Law:
         return parts
 
     def _first(self) -> _Squares:
+        """Those at one place of their nodes stand together."""
         parts = self._parts
         nodes, inner = (
             np.indices(sides).reshape(2, -1).T for sides in (self._extent.tolist(), [parts, parts])
         )
         return _Squares(
-            np.repeat(nodes, len(inner), axis=0), np.tile(inner, (len(nodes), 1)), parts
+            np.tile(nodes, (len(inner), 1)), np.repeat(inner, len(nodes), axis=0), parts
         )
 
     def _places_km(self, squares: _Squares) -> FloatArray:
@@ -263,7 +281,8 @@ class Law:
         unsure, reach_km = np.arange(share.size), _REACH / self.cone.beta_per_km
         grows = math.exp(self.cone.beta_per_km * rho)  # Z falls at most so much in a square
         while unsure.size:
-            found, beyond = _Near(self, lattice, reach_km).sums(squares.only(unsure), rho)
+            near = WindowSums(lattice, self.weights, self.cone, self.side_km, reach_km)
+            found, beyond = near.at(self._in_cells(squares.only(unsure), lattice), rho)
             found[0] += self._floor
             sums[:, unsure], share[unsure] = found, beyond * grows / found[0]
             unsure = unsure[share[unsure] > _BEYOND * tolerance]
@@ -273,7 +292,7 @@ class Law:
     def _mean_everywhere(self, squares: _Squares, lattice: Lattice, rho: float) -> Mean:
         """At the squares to begin with, from all centres at once; what rounding changes counts as rest."""
         whole = WholeSums(lattice, self.weights, self.cone, self.side_km)
-        inner, which, (column, row) = self._by_place(squares, lattice)
+        inner, which, column, row = self._in_cells(squares, lattice)
         sums, noise = np.empty((11, which.size)), np.empty(which.size)
         for number, (east, north) in enumerate(inner.tolist()):
             members = np.flatnonzero(which == number)
@@ -285,11 +304,8 @@ class Law:
         mean = self._expanded(sums / sums[0], rho, np.zeros(which.size))
         return mean._replace(rest=mean.rest + noise / sums[0])
 
-    def _by_place(
-        self, squares: _Squares, lattice: Lattice
-    ) -> tuple[FloatArray, IntArray, IntArray]:
-        """(m, 2): where in a cell squares lie, east and north of the centre next to them, in cells; (k,):
-        which of these places each has; (2, k): the column and the row of that centre."""
+    def _in_cells(self, squares: _Squares, lattice: Lattice) -> PlacesInCells:
+        """Where their centres q lie."""
         at = np.array(self.centres.low) / lattice.step + (squares.part + 0.5) / squares.parts * (
             self._sides_km / self.side_km
         )
@@ -297,7 +313,8 @@ class Law:
         _, first, which = np.unique(
             squares.part @ (squares.parts, 1), return_index=True, return_inverse=True
         )
-        return (at - shift)[first], which, (squares.node + shift + lattice.rim).T
+        column, row = (squares.node + shift + lattice.rim).T
+        return PlacesInCells((at - shift)[first], which, column, row)
 
     def _mean_of(self, places: FloatArray, rho: float) -> Mean:
         """From all centres."""
@@ -349,101 +366,3 @@ class Law:
             way = np.where(along > 0.0, high[axis] - places[:, axis], places[:, axis] - low[axis])
             steps = np.minimum(steps, np.maximum(way, 0.0) / np.maximum(np.abs(along), 1e-300))
         return (steps * g < _AHEAD * self.side_km) & (g > _LONG * self.cone.beta_per_km)
-
-
-class _Near:
-    """Sums over the centres of a grid in a window around the one nearest to a place."""
-
-    def __init__(self, law: Law, lattice: Lattice, reach_km: float) -> None:
-        self.law, self.lattice = law, lattice
-        self.cells = _window(reach_km, law.side_km)
-        self.up, self.across = (
-            min(self.cells, size - 1) for size in (lattice.rows, lattice.columns)
-        )
-        self.weights = lattice.spread(law.weights)
-        padded = np.pad(self.weights, ((self.up, self.up), (self.across, self.across)))
-        self.windows = np.lib.stride_tricks.sliding_window_view(
-            padded, (2 * self.up + 1, 2 * self.across + 1)
-        )
-
-    def sums(self, squares: _Squares, rho: float) -> tuple[FloatArray, FloatArray]:
-        """(11, k), (k,): of :meth:`RoundedCone.expansion`, and of f beyond the window, at most.
-
-        Squares at one place of their cells share the values of the kernel.
-        """
-        inner, which, (column, row) = self.law._by_place(squares, self.lattice)
-        cells = row * self.lattice.columns + column
-        together = max(1, _TOGETHER // self.windows[0, 0].size)
-        order = np.argsort(which, kind="stable")
-        starts = np.searchsorted(which[order], np.arange(0, len(inner), together))
-        sums = np.empty((11, which.size))
-        for number, members in enumerate(np.split(order, starts[1:])):
-            begin = number * together
-            terms = self._terms(inner[begin : begin + together], rho)
-            places, at = terms.shape[1], which[members] - begin
-            used, of_used = np.unique(cells[members], return_inverse=True)
-            if 2 * members.size > places * used.size:  # most cells have a square at most places
-                product = self._products(used, terms.reshape(11 * places, -1))
-                sums[:, members] = product.reshape(used.size, 11, -1)[of_used, :, at].T
-                continue
-            ends = np.searchsorted(at, np.arange(places + 1))
-            for place, (first, last) in enumerate(pairwise(ends)):
-                some = members[first:last]
-                sums[:, some] = self._products(cells[some], terms[:, place]).T
-        return sums, self.beyond[row, column] * math.exp(self.law.cone.beta_per_km * rho)
-
-    def _terms(self, inner: FloatArray, rho: float) -> FloatArray:
-        """(11, m, window) for m places in a cell."""
-        side = self.law.side_km
-        east = inner[:, 0, None, None] - np.arange(-self.across, self.across + 1)
-        north = inner[:, 1, None, None] - np.arange(-self.up, self.up + 1)[:, None]
-        east, north = np.broadcast_arrays(east * side, north * side)
-        return self.law.cone.expansion(east, north, rho).reshape(11, len(inner), -1)
-
-    def _products(self, cells: IntArray, terms: FloatArray) -> FloatArray:
-        """(cells, 11·m)."""
-        result = np.empty((cells.size, len(terms)))
-        step = max(1, _WINDOWS // terms.shape[1])
-        for start in range(0, cells.size, step):
-            rows, columns = np.divmod(cells[start : start + step], self.lattice.columns)
-            windows = self.windows[rows, columns].reshape(rows.size, -1)
-            result[start : start + step] = windows @ terms.T
-        return result
-
-    @cached_property
-    def beyond(self) -> FloatArray:
-        """(rows, columns): Σ c·f over the centres outside the window, at most, shell by shell."""
-        rows, columns = self.weights.shape
-        below = np.zeros((rows + 1, columns + 1))
-        below[1:, 1:] = self.weights.cumsum(axis=0).cumsum(axis=1)
-        side, total, cells = self.law.side_km, np.zeros(self.weights.shape), self.cells
-        step = math.ceil(1.0 / max(self.law.cone.beta_per_km * side, 1.0 / _WIDEST))
-        held = _boxes(below, cells)
-        while cells < max(rows, columns) - 1:
-            falls = float(self.law.cone.decay(np.asarray((cells + 0.5) * side)))
-            wider = _boxes(below, cells + step) if falls < _FADED else below[-1, -1]
-            total += (wider - held) * math.exp(-falls)
-            if falls >= _FADED:
-                break
-            held, cells = wider, cells + step
-        return np.maximum(total, 0.0)
-
-
-def _window(reach_km: float, side_km: float) -> int:
-    """How many cells of a window lie on every side."""
-    return math.ceil(min(reach_km / side_km, _WIDEST) + 0.5)
-
-
-def _boxes(below: FloatArray, cells: int) -> FloatArray:
-    """(rows, columns): sums of weights within so many cells, from the sums below and left of each."""
-    (south, north), (west, east) = (
-        (np.maximum(at - cells, 0), np.minimum(at + cells + 1, at.size))
-        for at in (np.arange(size - 1) for size in below.shape)
-    )
-    boxes: FloatArray = (
-        below[np.ix_(north, east)]
-        - below[np.ix_(south, east)]
-        - below[np.ix_(north, west)]
-        + below[np.ix_(south, west)]
-    )
-    return boxes

@@ -42,17 +42,12 @@ interface Group {
   readonly nodes: number[];
 }
 
-/** A square whose bound lies above the claim. */
-interface Candidate {
-  readonly number: number;
-  readonly part: Pair;
-  /** q. */
-  readonly place: Pair;
-  readonly mean: Mean;
-  bound: number;
-  /** β + |g(q)|: at least max |a_y − g| at q. */
-  readonly alone: number;
-}
+/**
+ * A square whose bound lies above the claim: its number, its part, its bound, β + |g(q)| (at least max |a_y − g| at q)
+ * and g. There may be millions, so they lie in one array, so many numbers each.
+ */
+type Square = readonly [number: number, east: number, north: number, bound: number, alone: number, ...mean: Mean];
+const WIDE = 11;
 
 /** Centres, a weight for each, and how it falls with the distance. */
 export class PositionLaw {
@@ -63,7 +58,8 @@ export class PositionLaw {
   /** Where the centres lie on a grid. */
   private readonly windows: Windows | undefined;
   private readonly low: Pair;
-  private readonly high: Pair;
+  /** Of the rectangle of positions. */
+  private readonly size: Pair;
   /** Those of the rectangle of the centres, the rim included, east and north. */
   private readonly ends: readonly [Pair, Pair];
   /** The side of an undivided square: a cell of the grid, or a tip of the kernel. */
@@ -79,12 +75,12 @@ export class PositionLaw {
     this.east = centres.east.map((steps) => steps * pitchKm);
     this.north = centres.north.map((steps) => steps * pitchKm);
     this.low = [centres.low[0] * pitchKm, centres.low[1] * pitchKm];
-    this.high = [centres.high[0] * pitchKm, centres.high[1] * pitchKm];
+    this.size = [centres.high[0] * pitchKm - this.low[0], centres.high[1] * pitchKm - this.low[1]];
     const { east, north } = this;
     this.ends = [ends(east), ends(north)];
     this.steepest = new Steepest(east, north, cone);
     this.side = lattice ? lattice.step * pitchKm : cone.radius;
-    this.windows = lattice && new Windows(lattice, this.weights, cone, this.side, this.low);
+    this.windows = lattice && new Windows(lattice, this.weights, cone, this.side);
     this.tolerance = Math.min(Math.max(TOLERANCE * cone.beta * this.side, 0.001), 0.02);
     this.floor = FLOOR * this.weights.reduce((sum, weight) => sum + weight, 0);
   }
@@ -97,8 +93,14 @@ export class PositionLaw {
   certify(claimPerKm = 0): PositionCertificate {
     const { low, windows } = this;
     const { beta } = this.cone;
-    const [across, up] = [this.extent(0), this.extent(1)];
-    const sides: Pair = [this.length(0) / across, this.length(1) / up];
+    const { size } = this;
+    // how many undivided squares cover the rectangle, east and north
+    const [across, up] = size.map((length) => Math.max(Math.ceil(length / this.side - 1e-9), 1)) as [number, number];
+    const sides: Pair = [size[0] / across, size[1] / up];
+    const placeOf = (number: number, east: number, north: number): Pair => [
+      low[0] + sides[0] * (Math.floor(number / up) + (east + 0.5) / parts),
+      low[1] + sides[1] * ((number % up) + (north + 0.5) / parts),
+    ];
     let parts = this.firstParts();
     const many = across * up * parts ** 2;
     if (many > MOST_SQUARES || many * (windows?.size ?? this.east.length) > MOST_WORK) {
@@ -106,37 +108,35 @@ export class PositionLaw {
     }
     const sums = new Float64Array(TERMS);
     let groups = firstGroups(across * up, parts);
-    let [best, closed, squares, threshold] = [0, 0, 0, claimPerKm];
+    let [best, closed, squares, threshold] = [0, 0, 0, 0];
     for (let depth = 0; depth <= DEEPEST; depth++) {
       const rho = Math.hypot(...sides) / 2 / parts;
-      const open: Candidate[] = [];
+      const many = groups.reduce((sum, { nodes }) => sum + nodes.length, 0);
+      const open = new Float64Array(WIDE * many);
+      let end = 0;
+      squares += many;
       for (const { part, nodes } of groups) {
-        const at: Pair = [(part[0] + 0.5) / parts, (part[1] + 0.5) / parts];
-        windows?.turnTo([at[0] * sides[0], at[1] * sides[1]], rho);
+        windows?.turnTo(placeOf(0, ...part), rho);
         for (const number of nodes) {
-          squares++;
-          const node: Pair = [Math.floor(number / up), number % up];
-          const place: Pair = [low[0] + sides[0] * (node[0] + at[0]), low[1] + sides[1] * (node[1] + at[1])];
           const share = windows
-            ? windows.sums(node, this.floor, BEYOND * this.tolerance, sums)
-            : this.sumsOfAll(place, rho, sums);
+            ? windows.sums([Math.floor(number / up), number % up], this.floor, BEYOND * this.tolerance, sums)
+            : this.sumsOfAll(placeOf(number, ...part), rho, sums);
           const mean = this.expand(sums, rho, share);
           const [east, north, ee, en, nn, rest] = mean;
           const bound = beta + Math.min(longest(east, north, ee, en, nn, rho) + rest, beta);
-          if (bound > claimPerKm) open.push({ number, part, place, mean, bound, alone: beta + length(east, north) });
-          else closed = Math.max(closed, bound); // no threshold is lower
+          if (bound > claimPerKm) {
+            open.set([number, ...part, bound, beta + length(east, north), ...mean], end);
+            end += WIDE;
+          } else closed = Math.max(closed, bound); // no threshold is lower
         }
       }
-      [best, threshold] = this.lookClosely(open, rho, best, claimPerKm);
-      if (claimPerKm > 0 && best > claimPerKm) {
-        for (const { bound } of open) closed = Math.max(closed, bound);
-        break;
+      [best, threshold] = this.lookClosely(open, end, rho, best, claimPerKm, placeOf);
+      const left: number[] = [];
+      for (let at = 0; at < end; at += WIDE) {
+        const bound = open[at + 3]!;
+        if (bound > threshold && depth < DEEPEST) left.push(open[at]!, open[at + 1]!, open[at + 2]!);
+        else closed = Math.max(closed, bound);
       }
-      const left = open.filter(({ bound }) => {
-        if (bound > threshold && depth < DEEPEST) return true;
-        closed = Math.max(closed, bound);
-        return false;
-      });
       if (!left.length) break;
       groups = quartered(left, parts);
       parts *= 2;
@@ -145,15 +145,6 @@ export class PositionLaw {
   }
 
   // --- Squares (step 3)
-
-  private length(axis: 0 | 1): number {
-    return this.high[axis] - this.low[axis];
-  }
-
-  /** How many undivided squares cover the rectangle, east or north. */
-  private extent(axis: 0 | 1): number {
-    return Math.max(Math.ceil(this.length(axis) / this.side - 1e-9), 1);
-  }
 
   /** Flat enough for β, and with ρ at most the radius of the tip. */
   private firstParts(): number {
@@ -214,21 +205,31 @@ export class PositionLaw {
 
   // --- Every centre (steps 7 and 8)
 
-  /** Look at places from the largest β + |g| down, lower their bounds; the worst seen, and the last threshold. */
-  private lookClosely(open: readonly Candidate[], rho: number, bestBefore: number, claim: number): Pair {
-    const order = [...open].sort((one, other) => other.alone - one.alone);
+  /** Look at places from the largest β + |g| down, lower their bounds; the worst seen, and the last threshold, Infinity where the claim is broken. */
+  private lookClosely(
+    open: Float64Array,
+    end: number,
+    rho: number,
+    bestBefore: number,
+    claim: number,
+    placeOf: (number: number, east: number, north: number) => Pair,
+  ): Pair {
+    const order = Uint32Array.from({ length: end / WIDE }, (_, index) => index * WIDE);
+    order.sort((one, other) => open[other + 4]! - open[one + 4]!);
     let [best, next, size] = [bestBefore, 0, LOOKS];
     for (;;) {
       const threshold = Math.max((1 + this.tolerance) * best, claim);
       let looked = 0;
       for (; next < order.length && looked < size; next++) {
-        const square = order[next]!;
-        const near = square.alone > (1 - 0.75 * this.tolerance) * threshold;
-        if (square.bound <= threshold || !(near || this.fewAhead(square))) continue;
-        const [seen, most] = this.steepest.at(square.place, square.mean, rho, threshold);
-        square.bound = Math.min(square.bound, most);
+        const at = order[next]!;
+        const [number, east, north, bound, alone, ...mean] = open.subarray(at, at + WIDE) as unknown as Square;
+        if (bound <= threshold) continue;
+        const place = placeOf(number, east, north);
+        if (alone <= (1 - 0.75 * this.tolerance) * threshold && !this.fewAhead(place, mean)) continue;
+        const [seen, most] = this.steepest.at(place, mean, rho, threshold);
+        open[at + 3] = Math.min(bound, most);
         best = Math.max(best, seen);
-        if (claim > 0 && best > claim) return [best, threshold]; // broken, whatever the rest shows
+        if (claim > 0 && best > claim) return [best, Infinity]; // broken, whatever the rest shows
         looked++;
       }
       if (!looked) return [best, threshold];
@@ -237,7 +238,7 @@ export class PositionLaw {
   }
 
   /** Whether g is long there, and leads out of the rectangle of the centres before it meets many of them. */
-  private fewAhead({ place, mean }: Candidate): boolean {
+  private fewAhead(place: Pair, mean: Mean): boolean {
     const g = length(mean[0], mean[1]);
     if (g <= LONG * this.cone.beta) return false;
     const steps = this.ends.map(([low, high], axis) => {
@@ -255,15 +256,15 @@ function firstGroups(squares: number, parts: number): Group[] {
   return Array.from({ length: parts * parts }, (_, at) => ({ part: [Math.floor(at / parts), at % parts], nodes }));
 }
 
-/** Four for each of the chosen. */
-function quartered(chosen: readonly Candidate[], parts: number): Group[] {
+/** Four for each of the chosen: number and part of each. */
+function quartered(chosen: readonly number[], parts: number): Group[] {
   const groups = new Map<number, Group>();
-  for (const { number, part } of chosen) {
+  for (let at = 0; at < chosen.length; at += 3) {
     for (const corner of [0, 1, 2, 3]) {
-      const quarter: Pair = [2 * part[0] + (corner & 1), 2 * part[1] + (corner >> 1)];
-      const code = quarter[0] * 2 * parts + quarter[1];
-      const group = groups.get(code) ?? { part: quarter, nodes: [] };
-      group.nodes.push(number);
+      const part: Pair = [2 * chosen[at + 1]! + (corner & 1), 2 * chosen[at + 2]! + (corner >> 1)];
+      const code = part[0] * 2 * parts + part[1];
+      const group = groups.get(code) ?? { part, nodes: [] };
+      group.nodes.push(chosen[at]!);
       groups.set(code, group);
     }
   }

@@ -13,7 +13,6 @@ export class Windows {
   private readonly lattice: Lattice;
   private readonly cone: RoundedCone;
   private readonly side: number;
-  private readonly low: Pair;
   private readonly weights: Float64Array;
   private readonly below: Float64Array;
   /** The first and the last column of every row that have a weight. */
@@ -28,11 +27,10 @@ export class Windows {
   private rho = 0;
   private readonly first: number;
 
-  constructor(lattice: Lattice, weights: Float64Array, cone: RoundedCone, side: number, low: Pair) {
+  constructor(lattice: Lattice, weights: Float64Array, cone: RoundedCone, side: number) {
     this.lattice = lattice;
     this.cone = cone;
     this.side = side;
-    this.low = low;
     const { rows, columns, rim, at } = lattice;
     this.first = at.length - 2 * rim * (rows + columns - 2) > MANY ? FARTHER : REACH;
     this.weights = new Float64Array(rows * columns);
@@ -53,9 +51,9 @@ export class Windows {
     return (2 * Math.min(reach, rows - 1) + 1) * (2 * Math.min(reach, columns - 1) + 1);
   }
 
-  /** From now on squares whose centres lie at this place of their node, in km. */
+  /** From now on squares whose centres lie as this one does in its node, the first. */
   turnTo([east, north]: Pair, rho: number): void {
-    const at: Pair = [(this.low[0] + east) / this.side, (this.low[1] + north) / this.side];
+    const at: Pair = [east / this.side, north / this.side];
     this.shift = [Math.floor(at[0] + 0.5), Math.floor(at[1] + 0.5)];
     this.inner = [at[0] - this.shift[0], at[1] - this.shift[1]];
     this.rho = rho;
