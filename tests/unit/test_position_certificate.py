@@ -462,6 +462,15 @@ def test_what_lies_beyond_the_window_is_bounded_wherever_in_its_cell_one_stands(
             assert 0 < exact <= near.beyond[row, column] <= weights.sum()
 
 
+def test_the_last_cell_of_a_row_lies_beyond_a_window_that_ends_before_it() -> None:
+    centres = Centres.of_grid(1, 6, step=2, pitch_km=0.5)
+    assert centres.lattice is not None
+    near = grid_sums.WindowSums(centres.lattice, np.ones(6), RoundedCone(1.0, 0.87), 1.0, 3.4)
+    assert near.cells == 4
+    assert np.exp(-5.0) < near.beyond[0, 0] < 1.0
+    assert near.beyond[0, 1] == 0.0
+
+
 def test_sums_of_weights_in_a_box_are_those_of_its_cells() -> None:
     weights = np.random.default_rng(4).uniform(size=(5, 7))
     below = np.pad(weights.cumsum(axis=0).cumsum(axis=1), ((1, 0), (1, 0)))
