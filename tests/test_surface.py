@@ -57,6 +57,10 @@ def test_type_checkers_see_the_same_names() -> None:
     assert seen == {(module, name) for module, names in gv._HOMES.items() for name in names}
 
 
+PARTS_OF_SCIPY = {f"scipy.{part}" for part in ("fft", "linalg", "ndimage", "sparse", "special")}
+"""They take as long to load as everything else."""
+
+
 def test_the_package_itself_loads_nothing() -> None:
     loaded = loaded_by("import geoveil")
     assert "numpy" not in loaded
@@ -67,8 +71,13 @@ def test_a_device_loads_neither_estimation_nor_optimisation() -> None:
     loaded = loaded_by("from geoveil.client import Device")
     heavy = ("estimate", "optimal", "campaign", "release", "table", "server", "verify")
     assert not loaded & {f"geoveil.{package}" for package in heavy}
-    assert "scipy.special" not in loaded  # half of what everything else takes to load
-    assert "scipy.fft" not in loaded
+    assert not loaded & PARTS_OF_SCIPY
+
+
+def test_the_service_and_the_command_line_load_no_part_of_scipy_before_it_is_used() -> None:
+    loaded = loaded_by("import geoveil.cli.serve, geoveil.cli.demo, geoveil.server.run")
+    assert "geoveil.estimate.bars" in loaded
+    assert not loaded & PARTS_OF_SCIPY
 
 
 GRID, NINTH = gv.Grid(rows=3, columns=3, cell_km=1.0), [1 / 9] * 9

@@ -9,8 +9,6 @@ from typing import Any
 
 import numpy as np
 import scipy
-from scipy import fft
-from scipy.sparse.linalg import LinearOperator, cg, eigsh
 
 from geoveil.arrays import BoolArray, FloatArray, finite, positive
 from geoveil.channel.kernel import Kernel
@@ -47,10 +45,14 @@ def equalising_weights(
     beta = positive("beta_per_km", beta_per_km)
     used = exponential_kernel(space, beta) if kernel is None else kernel
     product, near_inverse = (
-        LinearOperator((space.size, space.size), matvec=matvec, dtype=np.float64)
+        scipy.sparse.linalg.LinearOperator(
+            (space.size, space.size), matvec=matvec, dtype=np.float64
+        )
         for matvec in (used._push, used.apply_near_inverse)
     )
-    solution, _ = cg(product, np.ones(space.size), rtol=1e-9, maxiter=2000, M=near_inverse)
+    solution, _ = scipy.sparse.linalg.cg(
+        product, np.ones(space.size), rtol=1e-9, maxiter=2000, M=near_inverse
+    )
     raised = np.maximum(solution, _LEAST_SHARE * np.maximum(solution, 0.0).mean())
     return raised / raised.sum()
 
@@ -94,19 +96,21 @@ def with_leverage(kernel: Kernel, weights: FloatArray, most: float) -> FloatArra
             inside = np.where(low, values, 0.0)
             return np.where(low, aim * values - kernel._push(inside), values)
 
-        product = LinearOperator((size, size), matvec=lacking, dtype=np.float64)
+        product = scipy.sparse.linalg.LinearOperator((size, size), matvec=lacking, dtype=np.float64)
         wanted = np.where(low, kernel._push(kept), 0.0)
-        solution, _ = cg(product, wanted, rtol=1e-11, maxiter=2000)
+        solution, _ = scipy.sparse.linalg.cg(product, wanted, rtol=1e-11, maxiter=2000)
         raised = np.where(low, np.maximum(solution, weights), weights)
 
 
 def least_leverage(kernel: Kernel, size: int) -> float:
     """A leverage that weights can keep, a hundredth above the least there is: K's top eigenvalue."""
-    product = LinearOperator((size, size), matvec=kernel._push, dtype=np.float64)
+    product = scipy.sparse.linalg.LinearOperator(
+        (size, size), matvec=kernel._push, dtype=np.float64
+    )
     if size < _SMALL:
         top = np.linalg.eigvalsh(kernel.rows(np.arange(size)))[-1]
     else:
-        top = eigsh(
+        top = scipy.sparse.linalg.eigsh(
             product, k=1, which="LA", v0=np.ones(size), tol=1e-4, return_eigenvectors=False
         )[0]
     return float(top) * 1.01
@@ -298,15 +302,15 @@ def flat_on_grid(centres: Centres, cone: RoundedCone) -> FloatArray:
             kernels.append(np.stack((slopes.value, steep * east, steep * north)) / mean)
             insides.append(inside)
     # of four places in a cell and of Z, ∂Z/∂e and ∂Z/∂n: all at once, since calls take long on a small map
-    spectra, inside = fft.rfft2(np.stack(kernels)), np.stack(insides)[:, None]
+    spectra, inside = scipy.fft.rfft2(np.stack(kernels)), np.stack(insides)[:, None]
     turned, target = spectra.conj(), np.array([1.0, 0.0, 0.0])[:, None, None]
 
     def loss(weights: FloatArray) -> tuple[float, FloatArray]:
-        spectrum = fft.rfft2(lattice.spread(weights), shape)
-        found = fft.irfft2(spectrum * spectra, shape)[..., : size[0], : size[1]]
+        spectrum = scipy.fft.rfft2(lattice.spread(weights), shape)
+        found = scipy.fft.irfft2(spectrum * spectra, shape)[..., : size[0], : size[1]]
         off = (found - target) * inside
-        gradient = (fft.rfft2(off, shape) * turned).sum(axis=(0, 1))
-        return float((off**2).sum()), 2.0 * lattice.gather(fft.irfft2(gradient, shape))
+        gradient = (scipy.fft.rfft2(off, shape) * turned).sum(axis=(0, 1))
+        return float((off**2).sum()), 2.0 * lattice.gather(scipy.fft.irfft2(gradient, shape))
 
     return _least(loss, centres.size, _STEPS_OF_MANY if lattice.many else _STEPS)
 

@@ -16,8 +16,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
-from scipy import sparse
-from scipy.special import betaincinv, ndtri, stdtrit
+import scipy
 
 from geoveil.arrays import BoolArray, FloatArray, IntArray, finite
 from geoveil.channel.channel import RARE
@@ -41,7 +40,7 @@ class _Groups:
         self.number = groups
         """Of the group of every cell."""
         ones = (np.ones(cells), (np.arange(cells), groups))
-        self.members = sparse.csr_array(ones, shape=(cells, number))
+        self.members = scipy.sparse.csr_array(ones, shape=(cells, number))
         """(cells, groups): one where a cell is in a group."""
 
     def sums(self, values: FloatArray) -> FloatArray:
@@ -63,7 +62,7 @@ class ErrorBars(ABC):
     """How many people the estimate was made from."""
     nearby: Nearby | None = field(default=None, kw_only=True)
     """The crowds that bound what a cell may hold, where they are known."""
-    finer: tuple[ErrorBars, sparse.csr_array] | None = field(default=None, kw_only=True)
+    finer: tuple[ErrorBars, scipy.sparse.csr_array] | None = field(default=None, kw_only=True)
     """Of groups, the bars of the cells, which know crowds, and (groups, cells) which cells they are."""
 
     @abstractmethod
@@ -83,14 +82,14 @@ class ErrorBars(ABC):
             bars, members = self.finer
             high = bars._within_crowds(quantile, members, expected, high, bounded)
         elif self.nearby is not None:
-            given = None if combinations is None else sparse.csr_array(combinations)
+            given = None if combinations is None else scipy.sparse.csr_array(combinations)
             high = self._within_crowds(quantile, given, expected, high, bounded)
         return self._held(level, combinations, np.minimum(low, high), high)
 
     def _within_crowds(
         self,
         quantile: float,
-        combinations: sparse.csr_array | None,
+        combinations: scipy.sparse.csr_array | None,
         expected: FloatArray,
         high: FloatArray,
         bounded: IntArray,
@@ -116,7 +115,7 @@ class ErrorBars(ABC):
             high[bounded], expected[bounded] = end[lower], instead[lower]
         return high
 
-    def _crowd_error(self, crowds: sparse.csr_array) -> FloatArray:
+    def _crowd_error(self, crowds: scipy.sparse.csr_array) -> FloatArray:
         """The standard error of combinations in a sparse array; infinite where it is not known."""
         return np.full(crowds.shape[0], np.inf)
 
@@ -128,7 +127,7 @@ class ErrorBars(ABC):
         found = _Groups(groups, self.distribution.size)
         distribution, centre = found.sums(self.distribution), found.sums(self.centre)
         made = {"distribution": distribution, "centre": centre, **self._summed(found)}
-        finer = (self, sparse.csr_array(found.members.T))
+        finer = (self, scipy.sparse.csr_array(found.members.T))
         return replace(self, **made, nearby=None, finer=finer)
 
     @abstractmethod
@@ -136,7 +135,7 @@ class ErrorBars(ABC):
         """What this kind of bars has by cell, by group."""
 
     def _quantile(self, level: float) -> float:
-        return float(ndtri(0.5 + level / 2))
+        return float(scipy.special.ndtri(0.5 + level / 2))
 
     def _held(
         self, level: float, combinations: FloatArray | None, low: FloatArray, high: FloatArray
@@ -167,8 +166,12 @@ class ErrorBars(ABC):
         share = np.divide(value, width, out=np.zeros_like(value), where=width > 0).clip(0, 1)
         tail, tiny = (1 - level) / 2, np.finfo(float).tiny
         yes, no = self.people * share, self.people * (1 - share)
-        fewest = np.where(yes > 0, betaincinv(np.maximum(yes, tiny), no + 1, tail), 0.0)
-        most_of = np.where(no > 0, betaincinv(yes + 1, np.maximum(no, tiny), 1 - tail), 1.0)
+        fewest = np.where(
+            yes > 0, scipy.special.betaincinv(np.maximum(yes, tiny), no + 1, tail), 0.0
+        )
+        most_of = np.where(
+            no > 0, scipy.special.betaincinv(yes + 1, np.maximum(no, tiny), 1 - tail), 1.0
+        )
         far = 5.0 / np.sqrt(self.people)  # after some 10¹⁶ answers the quantiles are not a number
         fewest = np.where(np.isnan(fewest), share - far, fewest)
         most_of = np.where(np.isnan(most_of), share + far, most_of)
@@ -214,7 +217,7 @@ class GaussianErrors(ErrorBars):
         errors[self._certain(combinations)] = 0.0
         return np.asarray(errors)
 
-    def _crowd_error(self, crowds: sparse.csr_array) -> FloatArray:
+    def _crowd_error(self, crowds: scipy.sparse.csr_array) -> FloatArray:
         variance = np.asarray(crowds.multiply(crowds @ self.covariance).sum(axis=-1))
         errors = np.sqrt(np.maximum(variance, 0.0))
         return np.where((np.abs(crowds @ self.lost) > LOST).any(axis=-1), np.inf, errors)
@@ -330,11 +333,11 @@ class DrawnErrors(ErrorBars):
         errors = np.maximum(spread, self._poll_error(combinations))
         return np.where(self._certain(combinations), 0.0, errors)
 
-    def _crowd_error(self, crowds: sparse.csr_array) -> FloatArray:
+    def _crowd_error(self, crowds: scipy.sparse.csr_array) -> FloatArray:
         return np.asarray(np.sqrt(np.square(crowds @ self.draws.T).mean(axis=-1)))
 
     def _quantile(self, level: float) -> float:
-        return float(stdtrit(len(self.draws), 0.5 + level / 2))
+        return float(scipy.special.stdtrit(len(self.draws), 0.5 + level / 2))
 
     def _summed(self, groups: _Groups) -> dict[str, Any]:
         return {"draws": groups.sums(self.draws)}
@@ -436,8 +439,8 @@ class Nearby:
         self._centres_km = centres_km
 
     def crowds(
-        self, width: int, wanted: IntArray, combinations: sparse.csr_array | None
-    ) -> sparse.csr_array | None:
+        self, width: int, wanted: IntArray, combinations: scipy.sparse.csr_array | None
+    ) -> scipy.sparse.csr_array | None:
         """(wanted, cells): around these cells or combinations; ``None`` where they are too many weights."""
         from scipy.spatial import cKDTree  # here, since it is slow to import
 
@@ -446,7 +449,7 @@ class Nearby:
         spread_km = float(np.median(nearest_km)) * 2 ** ((width - 2) / 3)
         pairs = tree.sparse_distance_matrix(tree, _ENDS * spread_km, output_type="ndarray")
         weights = np.exp(-np.square(pairs["v"] / spread_km) / 2)
-        around = sparse.csr_array((weights, (pairs["i"], pairs["j"])), shape=(cells, cells))
+        around = scipy.sparse.csr_array((weights, (pairs["i"], pairs["j"])), shape=(cells, cells))
         if combinations is None:
             return around[wanted] if around.nnz <= _ENTRIES else None
         given = combinations[wanted]
@@ -455,7 +458,9 @@ class Nearby:
         return _largest(given, around)
 
 
-def _largest(combinations: sparse.csr_array, around: sparse.csr_array) -> sparse.csr_array:
+def _largest(
+    combinations: scipy.sparse.csr_array, around: scipy.sparse.csr_array
+) -> scipy.sparse.csr_array:
     """(k, cells): max_x a_x·around[x, y] for each combination a of (k, cells)."""
     found, cells = around[combinations.indices], around.shape[1]
     weights = found.data * np.repeat(combinations.data, np.diff(found.indptr))
@@ -464,4 +469,4 @@ def _largest(combinations: sparse.csr_array, around: sparse.csr_array) -> sparse
     order = np.argsort(place, kind="stable")
     places, first = np.unique(place[order], return_index=True)
     largest = np.maximum.reduceat(weights[order], first)
-    return sparse.csr_array((largest, np.divmod(places, cells)), shape=combinations.shape)
+    return scipy.sparse.csr_array((largest, np.divmod(places, cells)), shape=combinations.shape)

@@ -8,7 +8,7 @@ from itertools import islice
 from typing import Any, Protocol
 
 import numpy as np
-from scipy.linalg import lapack
+import scipy
 
 from geoveil.arrays import ArrayLike, FloatArray, IntArray, able, count, frozen, positive
 from geoveil.channel.operator import Operator
@@ -255,10 +255,10 @@ class _Model:
         """Δ for this damping; ``None`` where the damped curvature is still singular."""
         system = self.curvature.copy()
         system[np.diag_indices_from(system)] += (np.maximum(-self.slope, 0) + damping) / self.theta
-        factor, failed = lapack.dpotrf(system, lower=1, clean=0, overwrite_a=1)
+        factor, failed = scipy.linalg.lapack.dpotrf(system, lower=1, clean=0, overwrite_a=1)
         if failed:
             return None
-        solution: FloatArray = lapack.dpotrs(factor, self.slope, lower=1)[0]
+        solution: FloatArray = scipy.linalg.lapack.dpotrs(factor, self.slope, lower=1)[0]
         return solution if np.isfinite(solution).all() else None
 
     def moved(self, step: FloatArray) -> FloatArray:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy.special import ndtri
+import scipy
 
 from geoveil.arrays import FloatArray, IntArray, indices
 from geoveil.channel.channel import Tally
@@ -297,7 +297,7 @@ class MapAndFakes:
         A bound is where the log-likelihood, maximised over everything but the number, has dropped by
         κ²/2 from its maximum, κ the quantile of the normal law.
         """
-        drop = float(ndtri(checked_level(level))) ** 2 / 2
+        drop = float(scipy.special.ndtri(checked_level(level))) ** 2 / 2
         likeliest = self.fit()
 
         def above(made: FakesFit) -> float:

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import scipy
-from scipy.linalg import lapack, qr, solve_triangular
 
 from geoveil.arrays import ArrayLike, BoolArray, FloatArray, IntArray, frozen, uniform
 from geoveil.channel.operator import DenseOperator, Operator
@@ -132,8 +131,8 @@ def _full_rank(columns: FloatArray) -> bool:
     system = _with_total(columns)
     if system.shape[0] < system.shape[1]:
         return False
-    triangle = qr(system, mode="r")[0][: system.shape[1]]
-    reciprocal, _ = lapack.dtrcon(np.asfortranarray(triangle), norm="1", uplo="U")
+    triangle = scipy.linalg.qr(system, mode="r")[0][: system.shape[1]]
+    reciprocal, _ = scipy.linalg.lapack.dtrcon(np.asfortranarray(triangle), norm="1", uplo="U")
     return bool(reciprocal > len(columns) * _TOLERANCE) or not null_space(system).shape[1]
 
 
@@ -175,13 +174,15 @@ def lost_directions(columns: FloatArray) -> FloatArray:
 def null_space(system: FloatArray, rank: int | None = None) -> FloatArray:
     """(columns, columns − rank): a basis of the null space of a matrix, whose rank is found if not given."""
     cells = system.shape[1]
-    triangle, order = qr(system, mode="r", pivoting=True)
+    triangle, order = scipy.linalg.qr(system, mode="r", pivoting=True)
     if rank is None:
         size = np.abs(np.diag(triangle))
         rank = int((size > _TOLERANCE * size[0]).sum())
     basis = np.zeros((cells, cells - rank))
     if rank < cells:
-        basis[order[:rank]] = -solve_triangular(triangle[:rank, :rank], triangle[:rank, rank:])
+        basis[order[:rank]] = -scipy.linalg.solve_triangular(
+            triangle[:rank, :rank], triangle[:rank, rank:]
+        )
         basis[order[rank:]] = np.eye(cells - rank)
     return basis
 

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal, cast
 
 import numpy as np
-from scipy.linalg import lstsq, qr
-from scipy.linalg.lapack import dgecon, dgetrf, dgetrs
+import scipy
 
 from geoveil.arrays import ArrayLike, FloatArray, IntArray, one_blas_thread, one_of, vector
 from geoveil.channel.channel import RARE, Channel, Tally
@@ -116,14 +115,16 @@ class LinearSystem:
         self._factors: tuple[FloatArray, IntArray] | None = None
         why = f"{self.reports} reports for {self.cells} cells"
         if self.cells == self.reports:
-            factors, pivots, zero_at = dgetrf(self.matrix)
+            factors, pivots, zero_at = scipy.linalg.lapack.dgetrf(self.matrix)
             norm = np.abs(self.matrix).sum(axis=0).max()
-            if zero_at == 0 and dgecon(factors, norm, norm="1")[0] > SINGULAR:
+            if zero_at == 0 and scipy.linalg.lapack.dgecon(factors, norm, norm="1")[0] > SINGULAR:
                 self._factors = factors, pivots
                 return
             why = "the channel is singular"
         unit = np.zeros(self.reports)
-        self.rank = int(lstsq(self.matrix.T, unit, cond=SINGULAR, lapack_driver="gelsy")[2])
+        self.rank = int(
+            scipy.linalg.lstsq(self.matrix.T, unit, cond=SINGULAR, lapack_driver="gelsy")[2]
+        )
         told = "" if self.rank == self.cells else f"; it cannot tell all {self.cells} cells apart"
         self.how = f"solved by least squares: {why}{told}"
 
@@ -131,16 +132,20 @@ class LinearSystem:
         """(…, reports) → (…, cells)."""
         columns = laws.reshape(-1, self.reports).T
         if self._factors is not None:
-            solved = dgetrs(*self._factors, columns, trans=1)[0]
+            solved = scipy.linalg.lapack.dgetrs(*self._factors, columns, trans=1)[0]
         else:
-            solved = lstsq(self.matrix.T, columns, cond=SINGULAR, lapack_driver="gelsy")[0]
+            solved = scipy.linalg.lstsq(
+                self.matrix.T, columns, cond=SINGULAR, lapack_driver="gelsy"
+            )[0]
         return cast(FloatArray, solved.T.reshape(*laws.shape[:-1], self.cells))
 
     def lost(self) -> FloatArray:
         """(cells, cells − rank): an orthonormal basis of the changes of v that vC does not show."""
         if self.rank == self.cells:
             return np.zeros((self.cells, 0))
-        return cast(FloatArray, qr(null_space(self.matrix.T, self.rank), mode="economic")[0])
+        return cast(
+            FloatArray, scipy.linalg.qr(null_space(self.matrix.T, self.rank), mode="economic")[0]
+        )
 
 
 # --- Matrix inversion: solve for the distribution, then bring it back to the simplex

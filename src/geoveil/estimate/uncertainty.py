@@ -7,8 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
-from scipy import fft
-from scipy.linalg import eigh, lapack
+import scipy
 
 from geoveil.arrays import FloatArray, IntArray, count
 from geoveil.channel.channel import Information
@@ -138,7 +137,7 @@ def _about_crowds(
     others = information[cells:, cells:].copy()
     others[np.diag_indices_from(others)] += 1.0
     sides = np.column_stack((between.T, score[cells:]))
-    solved = lapack.dposv(others, sides, lower=1)[1]  # (others + 1)⁻¹ of both
+    solved = scipy.linalg.lapack.dposv(others, sides, lower=1)[1]  # (others + 1)⁻¹ of both
     told = np.asarray(information[:cells, :cells] - between @ solved[:, :-1])
     return told, np.asarray(score[:cells] - between @ solved[:, -1])
 
@@ -262,7 +261,7 @@ class InformationSolver:
         scaled = residual / self._scale
         if self._shape is not None:
             lattice = (self._waves(scaled) / self._spectrum).reshape(-1, *self._shape)
-            whole = fft.idctn(lattice, axes=(-2, -1), norm="ortho").reshape(len(lattice), -1)
+            whole = scipy.fft.idctn(lattice, axes=(-2, -1), norm="ortho").reshape(len(lattice), -1)
             if self._cells_in is not None:
                 whole = whole[:, self._cells_in]
             scaled = whole.reshape(residual.shape)
@@ -275,7 +274,7 @@ class InformationSolver:
         if self._cells_in is not None:
             lattice = np.zeros((len(lattice), self._shape[0] * self._shape[1]))
             lattice[:, self._cells_in] = values.reshape(-1, self._crowds)
-        waves = fft.dctn(lattice.reshape(-1, *self._shape), axes=(-2, -1), norm="ortho")
+        waves = scipy.fft.dctn(lattice.reshape(-1, *self._shape), axes=(-2, -1), norm="ortho")
         return np.asarray(waves.reshape(*values.shape[:-1], -1))
 
     def _mean_square(self, drawn: Callable[[int], FloatArray]) -> FloatArray:
@@ -355,13 +354,13 @@ def tangent_inverse(information: FloatArray) -> tuple[FloatArray, FloatArray]:
     bordered = information + information.diagonal().mean()
     scale = np.sqrt(np.maximum(bordered.diagonal(), np.finfo(float).tiny))
     scaled = bordered / scale / scale[:, None]  # its diagonal is one
-    factor, failed = lapack.dpotrf(scaled, lower=1, clean=1)
+    factor, failed = scipy.linalg.lapack.dpotrf(scaled, lower=1, clean=1)
     norm = np.abs(scaled).sum(axis=0).max()
-    if not failed and lapack.dpocon(factor, norm, uplo="L")[0] >= _SINGULAR:
-        half, _ = lapack.dpotri(factor, lower=1)
+    if not failed and scipy.linalg.lapack.dpocon(factor, norm, uplo="L")[0] >= _SINGULAR:
+        half, _ = scipy.linalg.lapack.dpotri(factor, lower=1)
         inverse, lost = np.tril(half) + np.tril(half, -1).T, np.zeros((len(scaled), 0))
     else:  # the pseudo-inverse, and what it leaves out
-        values, vectors = eigh(scaled)
+        values, vectors = scipy.linalg.eigh(scaled)
         regular = values > _SINGULAR * values[-1]
         inverse = (vectors[:, regular] / values[regular]) @ vectors[:, regular].T
         lost = vectors[:, ~regular]

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import numpy as np
-from scipy.ndimage import distance_transform_edt
+import scipy
 
 from geoveil.arrays import BoolArray, FloatArray, IntArray, frozen
 from geoveil.channel.channel import Channel, Tally
@@ -107,7 +107,7 @@ class ReportPlaces:
     @cached_property
     def _nearest(self) -> tuple[IntArray, IntArray]:
         """(rows, columns): row and column of the nearest place of the rectangle with a report."""
-        rows, columns = distance_transform_edt(
+        rows, columns = scipy.ndimage.distance_transform_edt(
             self._numbers < 0, return_distances=False, return_indices=True
         )
         return rows, columns

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
-from scipy.special import ndtri
+import scipy
 
 from geoveil.arrays import FloatArray, IntArray, count, one_blas_thread
 from geoveil.channel.channel import RARE, Channel
@@ -351,6 +351,6 @@ def _numbers(covariance: FloatArray, told: FloatArray, sign: float) -> FloatArra
     factor = np.linalg.cholesky(others).T
     for _ in range(_PASSES if len(told) > 1 else 0):
         error = np.sqrt(max(numbers @ covariance @ numbers, _TINY))
-        side = sign * covariance[1:, 0] + error / ndtri(0.975) * told[1:]
+        side = sign * covariance[1:, 0] + error / scipy.special.ndtri(0.975) * told[1:]
         numbers[1:] = sign * nnls(factor, -np.linalg.solve(factor.T, side))[0]
     return numbers

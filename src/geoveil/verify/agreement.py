@@ -12,8 +12,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-from scipy.linalg import block_diag, cho_factor, cho_solve, eigh
-from scipy.special import chdtrc
+import scipy
 
 from geoveil.arrays import FloatArray, IntArray, one_blas_thread
 from geoveil.channel.channel import Channel, Information, Tally
@@ -115,7 +114,7 @@ def _look(found: Sequence[_Estimated], number: int, few: int) -> Agreement:
         for value, covariance, astray in found
     ]
     statistic, freedom = _compared(fewer)
-    return Agreement(float(chdtrc(freedom, statistic)), statistic, freedom, few)
+    return Agreement(float(scipy.special.chdtrc(freedom, statistic)), statistic, freedom, few)
 
 
 def blocks_of(space: Space, weights: FloatArray, most: int) -> IntArray:
@@ -185,7 +184,10 @@ def _by_matrix(
     scale = np.sqrt(theta)  # J·θ is constant, so that the scaled matrix has eigenvalues up to n
     scaled = information * scale * scale[:, None]
     scaled[np.diag_indices_from(scaled)] += _SINGULAR * scaled.diagonal().max()
-    solved = scale * cho_solve(cho_factor(scaled, lower=True), (sides * scale).T).T
+    solved = (
+        scale
+        * scipy.linalg.cho_solve(scipy.linalg.cho_factor(scaled, lower=True), (sides * scale).T).T
+    )
     return solved, solved @ information
 
 
@@ -206,9 +208,9 @@ def _compared(found: Sequence[_Estimated]) -> tuple[float, int]:
     apart = np.concatenate([each.value - first.value for each in others])
     astray = np.concatenate([each.astray - first.astray for each in others])
     total = np.tile(first.covariance, (len(others), len(others))) + astray @ astray.T
-    total += block_diag(*(each.covariance for each in others))
+    total += scipy.linalg.block_diag(*(each.covariance for each in others))
     size = np.sqrt(np.maximum(total.diagonal(), np.finfo(float).tiny))
-    values, vectors = eigh(total / size / size[:, None])
+    values, vectors = scipy.linalg.eigh(total / size / size[:, None])
     kept = values > _SINGULAR * values[-1]
     statistic = np.square((apart / size) @ vectors[:, kept]) / values[kept]
     return float(statistic.sum()), int(kept.sum())

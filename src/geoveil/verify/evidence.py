@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import permutations
 
 import numpy as np
-from scipy.special import betainc, betainccinv, betaincinv, gammaincc
+import scipy
 
 from geoveil.arrays import FloatArray, IntArray
 from geoveil.channel.channel import Channel
@@ -63,13 +63,15 @@ def _prospect(often: IntArray, seldom: IntArray) -> FloatArray:
 def lower_limit(successes: IntArray, draws: int, level: float) -> FloatArray:
     """Clopper–Pearson: the probability is at least this, but for a chance of ``level``."""
     some = np.maximum(successes, 1)
-    return np.where(successes > 0, betaincinv(some, draws - some + 1, level), 1e-300)
+    return np.where(successes > 0, scipy.special.betaincinv(some, draws - some + 1, level), 1e-300)
 
 
 def upper_limit(successes: IntArray, draws: int, level: float) -> FloatArray:
     """Clopper–Pearson: the probability is at most this, but for a chance of ``level``."""
     some = np.minimum(successes, draws - 1)
-    return np.where(successes < draws, betainccinv(some + 1, draws - some, level), 1.0)
+    return np.where(
+        successes < draws, scipy.special.betainccinv(some + 1, draws - some, level), 1.0
+    )
 
 
 # --- Do draws follow a law? Tests with false-alarm probabilities that can be added up
@@ -127,7 +129,7 @@ def tail(statistic: float, mean: float, variance: float) -> float:
     if mean <= 0:
         return 1.0
     scale = variance / (2 * mean)
-    return min(1.0, 2 * float(gammaincc(mean / (2 * scale), statistic / (2 * scale))))
+    return min(1.0, 2 * float(scipy.special.gammaincc(mean / (2 * scale), statistic / (2 * scale))))
 
 
 def grouped(law: FloatArray, least: float) -> IntArray:
@@ -148,7 +150,9 @@ def excess(counts: FloatArray | IntArray, law: FloatArray) -> float:
     """The smallest P(this often or more) of a single outcome, times the number of outcomes."""
     draws = int(counts.sum())
     seen = np.flatnonzero(counts)
-    chances = betainc(counts[seen], draws - counts[seen] + 1, np.clip(law[seen], 0.0, 1.0))
+    chances = scipy.special.betainc(
+        counts[seen], draws - counts[seen] + 1, np.clip(law[seen], 0.0, 1.0)
+    )
     return min(1.0, law.size * float(chances.min()))
 
 

@@ -9,7 +9,6 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 import scipy
-from scipy.special import gammaincc, gammaln
 
 from geoveil.arrays import FloatArray, IntArray, count, indices, one_blas_thread
 from geoveil.channel.channel import Channel, Tally
@@ -405,10 +404,14 @@ def cells_and_blocks(space: Space) -> list[IntArray]:
 def _standing_out_from(rounds: int, chance: float) -> float:
     """What Σ max(z, 0)² over so many rounds exceeds with a small chance, z standard normal."""
     some = np.arange(1, rounds + 1)
-    shares = np.exp(gammaln(rounds + 1) - gammaln(some + 1) - gammaln(rounds - some + 1))
+    shares = np.exp(
+        scipy.special.gammaln(rounds + 1)
+        - scipy.special.gammaln(some + 1)
+        - scipy.special.gammaln(rounds - some + 1)
+    )
 
     def beyond(value: float) -> float:
-        return float(shares @ gammaincc(some / 2, value / 2)) / 2**rounds - chance
+        return float(shares @ scipy.special.gammaincc(some / 2, value / 2)) / 2**rounds - chance
 
     return float(scipy.optimize.brentq(beyond, 0.0, 1e3)) if beyond(0.0) > 0 else 0.0
 
