@@ -20,7 +20,8 @@ from geoveil.position.spread import SpreadKernel, layers_of
 @pytest.mark.parametrize(("rows", "columns", "decay"), [(40, 50, 3.0), (1, 60, 2.0), (45, 2, 4.0)])
 def test_strips_along_the_edges_are_enough(rows: int, columns: int, decay: float) -> None:
     products = TruncatedOperator(geometric_tables(rows, columns, decay))
-    assert min(products._near_rows.size / rows, products._near_columns.size / columns) < 0.8
+    near_columns, near_rows = (near.places.size for near, *_ in (products._sides, products._ends))
+    assert min(near_rows / rows, near_columns / columns) < 0.8
     exact = np.stack([products._row(cell) for cell in range(rows * columns)])
     given = np.random.default_rng(1).random((2, rows * columns))
     np.testing.assert_allclose(products._push(given), given @ exact, rtol=0, atol=1e-13)

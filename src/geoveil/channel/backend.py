@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import scipy
 
 from geoveil.arrays import FloatArray, IntArray
 from geoveil.errors import InvalidInput, MissingExtra, Unsupported
@@ -32,6 +33,11 @@ class Backend:
     def name(self) -> str:
         """The same for the same library and device."""
         return f"{self.xp.__name__} {self.device}"
+
+    @property
+    def fft(self) -> Any:
+        """Its transforms."""
+        return self.xp.fft
 
     def put(self, array: Any) -> Array:
         """An array of the host as doubles on the device."""
@@ -62,6 +68,10 @@ class Backend:
 
 class _Host(Backend):
     """NumPy on the processor, where everything is already."""
+
+    @property
+    def fft(self) -> Any:
+        return scipy.fft  # on several cores
 
     def put_as(self, array: Any, kind: Any) -> Array:
         return np.asarray(array, dtype=kind)

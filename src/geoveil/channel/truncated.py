@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import scipy
@@ -79,6 +79,8 @@ class TruncatedOperator(Operator):
     tables are the same read backwards. An axis one cell long has no edges (see the tables).
     """
 
+    _made_of = ("_kernel", "_inside", "_edges", "_sides", "_ends", "_corners")
+
     def __init__(self, tables: Tables) -> None:
         self.tables = tables
         rows, columns = self.box = (tables.inside.shape[0], tables.inside.shape[1])
@@ -87,96 +89,99 @@ class TruncatedOperator(Operator):
         self._inner_rows = slice(1, -1) if self._down else slice(None)
         self._inner_columns = slice(1, -1) if self._across else slice(None)
         self._kernel = LatticeKernel(tables.inside)
-        self._high = scipy.fft.next_fast_len(2 * rows - 1, real=True)
-        self._wide = scipy.fft.next_fast_len(2 * columns - 1, real=True)
         self._workers = fft_workers(4 * rows * columns)
         beyond = np.square(tables.beyond_columns).sum() + np.square(tables.beyond_rows).sum()
         norm = self._kernel.norm + 2 * float(np.sqrt(beyond))
         self.fft_noise = FFT_NOISE * norm
-        self._near_columns = _near((tables.beyond_columns, tables.corner), 1, norm)
-        self._near_rows = _near((tables.beyond_rows, tables.corner), 0, norm)
-        # Spectra of the half-line sums along their edge: (frequency, column) and (row, frequency).
-        sides = tables.beyond_columns[:, self._near_columns]
-        ends = tables.beyond_rows[self._near_rows]
-        self._sides = scipy.fft.rfft(_even(sides, self._high, 0), axis=0).real
-        self._ends = scipy.fft.rfft(_even(ends, self._wide, 1), axis=1).real
-        near_both = np.ix_(self._near_rows, self._near_columns)
-        self._corner = tables.corner[near_both]
-        self._corners: tuple[Any, ...] = (..., *near_both)
+        # one where a cell is inside, and where it is no corner
+        self._inside, self._edges = np.zeros(self.box), np.ones(self.box)
+        self._inside[self._inner_rows, self._inner_columns] = 1.0
+        near_columns = _near((tables.beyond_columns, tables.corner), 1, norm)
+        near_rows = _near((tables.beyond_rows, tables.corner), 0, norm)
+        # the lines near west and east, and near south and north, with the spectra of their sums
+        self._sides = (
+            Selection(near_columns, columns),
+            *_spectra(tables.beyond_columns, near_columns),
+        )
+        self._ends = Selection(near_rows, rows), *_spectra(tables.beyond_rows.T, near_rows)
+        # (near columns × near rows, corners)
+        near = tables.corner.T[np.ix_(near_columns, near_rows)]
+        corners = [(flip, over) for flip in self._down for over in self._across]
+        self._corners = np.array([near[::over, ::flip].ravel() for flip, over in corners]).T
+        for flip, over in corners:
+            self._edges[_edge(flip), _edge(over)] = 0.0
 
     @property
     def shape(self) -> tuple[int, int]:
         return math.prod(self.box), math.prod(self.box)
 
-    def _push(self, theta: FloatArray) -> FloatArray:
-        rows, columns = self.box
-        given = theta.reshape(*theta.shape[:-1], rows, columns)
-        out = self._kernel._push(theta).reshape(given.shape)
-        # West and east: column c of θ reaches the edge with Σ over at least c columns; along the edge
-        # that is a convolution, so spectra (frequency, column) are multiplied and summed over c.
+    def _push(self, theta: Array) -> Array:
+        xp = self._at.xp
+        given = xp.reshape(theta, (*theta.shape[:-1], *self.box))
+        out = xp.reshape(self._kernel._push(theta), given.shape)
         if self._across:
-            strips = given[..., self._near_columns]
-            spectrum = scipy.fft.rfft(strips, self._high, axis=-2, workers=self._workers)
-        for flip in self._across:
-            summed = np.einsum("...fc,fc->...f", spectrum, self._sides[:, ::flip])
-            side = scipy.fft.irfft(summed, self._high, axis=-1)[..., :rows]
-            out[..., self._inner_rows, _edge(flip)] = side[..., self._inner_rows]
-        # South and north in the same way, with spectra (row, frequency); then the four corners.
+            out = self._framed(out, self._reached(given, *self._sides))
         if self._down:
-            strips = given[..., self._near_rows, :]
-            spectrum = scipy.fft.rfft(strips, self._wide, axis=-1, workers=self._workers)
-            corners = given[self._corners]
-        for flip in self._down:
-            summed = np.einsum("...rf,rf->...f", spectrum, self._ends[::flip])
-            end = scipy.fft.irfft(summed, self._wide, axis=-1)[..., :columns]
-            out[..., _edge(flip), self._inner_columns] = end[..., self._inner_columns]
-            for over in self._across:
-                corner = np.einsum("...rc,rc->...", corners, self._corner[::flip, ::over])
-                out[..., _edge(flip), _edge(over)] = corner
-        return out.reshape(theta.shape)
+            ends = self._reached(self._turned(given), *self._ends)  # (…, columns, 2)
+            if self._across:
+                near = self._ends[0].take(self._turned(self._sides[0].take(given)))
+                flat = xp.reshape(near, (*theta.shape[:-1], self._corners.shape[0]))
+                corners = xp.reshape(flat @ self._corners, (*theta.shape[:-1], 2, 2))
+                ends = self._turned(self._framed(self._turned(ends), corners))
+            out = self._turned(self._framed(self._turned(out), ends))
+        return xp.reshape(out, theta.shape)
 
-    def _pull(self, values: FloatArray) -> FloatArray:
-        rows, columns = self.box
-        given = values.reshape(*values.shape[:-1], rows, columns)
-        inside = given.copy()  # what the rim reports is not a convolution with k, but with its sums
-        for flip in self._across:
-            inside[..., _edge(flip)] = 0.0
-        for flip in self._down:
-            inside[..., _edge(flip), :] = 0.0
-        out = self._kernel._push(inside.reshape(values.shape)).reshape(given.shape)
-        # The adjoint of ``_push``: each edge (…, rows) is spread over the columns near it, as the product
-        # of its spectrum (…, frequency, 1) and those of the half-line sums (frequency, column).
+    def _pull(self, values: Array) -> Array:
+        xp = self._at.xp
+        given = xp.reshape(values, (*values.shape[:-1], *self.box))
+        # what the rim reports is not a convolution with k, but with its sums
+        inside, edges = xp.reshape(given * self._inside, values.shape), given * self._edges
+        out = xp.reshape(self._kernel._pull(inside), given.shape)
         if self._across:
-            edges = [_middle(given[..., _edge(flip)], self._inner_rows) for flip in self._across]
-            along: Any = sum(
-                scipy.fft.rfft(edge, self._high)[..., :, None] * self._sides[:, ::flip]
-                for flip, edge in zip(self._across, edges, strict=True)
-            )
-            strips = scipy.fft.irfft(along, self._high, axis=-2, workers=self._workers)[
-                ..., :rows, :
+            out = out + self._spread(edges, *self._sides)
+        if self._down:
+            out = out + self._turned(self._spread(self._turned(edges), *self._ends))
+        if self._across and self._down:
+            four = [given[..., row, column, None] for row in (0, -1) for column in (0, -1)]
+            sizes = (near.places.shape[0] for near in (self._sides[0], self._ends[0]))
+            flat = self._at.joined(four) @ self._corners.T
+            near = self._ends[0].put(xp.reshape(flat, (*values.shape[:-1], *sizes)))
+            out = out + self._sides[0].put(self._turned(near))
+        return xp.reshape(out, values.shape)
+
+    def _reached(self, given: Array, near: Selection, *spectra: Array) -> Array:
+        """(…, along, lines) → (…, along, 2): what reaches either edge, from the lines near one.
+
+        Line c reaches an edge with the sums over at least c steps. Along the edge that is a convolution, so
+        spectra (frequency, line) are multiplied and summed over the lines.
+        """
+        along, length, at = given.shape[-2], _periodic(given.shape[-2]), self._at
+        with scipy.fft.set_workers(self._workers):
+            spectrum = at.fft.rfft(near.take(given), n=length, axis=-2)
+            reached = [
+                at.fft.irfft(at.xp.sum(spectrum * own, axis=-1), n=length) for own in spectra
             ]
-            out[..., self._near_columns] += strips
-        if self._down:  # likewise (…, 1, frequency) times (row, frequency)
-            edges = [
-                _middle(given[..., _edge(flip), :], self._inner_columns) for flip in self._down
-            ]
-            along = sum(
-                scipy.fft.rfft(edge, self._wide)[..., None, :] * self._ends[::flip]
-                for flip, edge in zip(self._down, edges, strict=True)
-            )
-            strips = scipy.fft.irfft(along, self._wide, axis=-1, workers=self._workers)[
-                ..., :columns
-            ]
-            out[..., self._near_rows, :] += strips
-        for flip in self._down:
-            for over in self._across:
-                corner = given[..., _edge(flip), _edge(over)]
-                out[self._corners] += corner[..., None, None] * self._corner[::flip, ::over]
-        return out.reshape(values.shape)
+        return at.joined([edge[..., :along, None] for edge in reached])
+
+    def _spread(self, given: Array, near: Selection, *spectra: Array) -> Array:
+        """The adjoint: (…, along, lines) → the same, both edges spread over the lines near one."""
+        along, length, fft = given.shape[-2], _periodic(given.shape[-2]), self._at.fft
+        with scipy.fft.set_workers(self._workers):
+            edges = (fft.rfft(given[..., edge], n=length)[..., None] for edge in (0, -1))
+            spectrum = sum(edge * own for edge, own in zip(edges, spectra, strict=True))
+            return near.put(fft.irfft(spectrum, n=length, axis=-2)[..., :along, :])
+
+    def _framed(self, lines: Array, ends: Array) -> Array:
+        """Lines (…, n) with other first and last entries (…, 2)."""
+        return self._at.joined((ends[..., :1], lines[..., 1:-1], ends[..., 1:]))
+
+    def _turned(self, lattice: Array) -> Array:
+        return self._at.xp.moveaxis(lattice, -1, -2)
 
     def _on(self, backend: Backend) -> MovedOperator:
-        elsewhere = _Elsewhere(self, backend)
-        return MovedOperator(self, backend, elsewhere.push, elsewhere.pull)
+        moved = super()._on(backend)
+        moved.exact = False  # edges are summed by FFT, also where the inside is not
+        return moved
 
     def _row(self, row: int) -> FloatArray:
         """From the tables alone: exact."""
@@ -211,92 +216,6 @@ class TruncatedOperator(Operator):
         return self.tables.inside[np.ix_(down, across)].ravel()
 
 
-class _Elsewhere:
-    """The two products on another device; nothing is changed in place there."""
-
-    def __init__(self, operator: TruncatedOperator, backend: Backend) -> None:
-        rows, columns = self.box = operator.box
-        self.across, self.down = bool(operator._across), bool(operator._down)
-        self.backend, self.xp = backend, backend.xp
-        self.kernel = operator._kernel.on(backend)
-        self.high, self.wide = operator._high, operator._wide
-        self.near_columns = Selection(operator._near_columns, columns).on(backend)
-        self.near_rows = Selection(operator._near_rows, rows).on(backend)
-        # one for either edge, and for either end of it
-        self.sides = [backend.put(operator._sides[:, ::flip]) for flip in (1, -1)]
-        self.ends = [backend.put(operator._ends[::flip]) for flip in (1, -1)]
-        self.corners = [
-            [backend.put(operator._corner[::flip, ::over]) for over in (1, -1)] for flip in (1, -1)
-        ]
-        inner = np.zeros(self.box)
-        inner[operator._inner_rows, operator._inner_columns] = 1.0
-        self.inside = backend.put(inner)
-        self.inner_rows, self.inner_columns = (backend.put(inner.max(axis=axis)) for axis in (1, 0))
-
-    def push(self, theta: Array) -> Array:
-        xp, (rows, columns) = self.xp, self.box
-        given = xp.reshape(theta, (*theta.shape[:-1], rows, columns))
-        out = xp.reshape(self.kernel._push(theta), given.shape)
-        if self.across:
-            strips = self.near_columns.take(given)
-            spectrum = xp.fft.rfft(strips, n=self.high, axis=-2)
-            west, east = (
-                xp.fft.irfft(xp.sum(spectrum * side, axis=-1), n=self.high, axis=-1)[..., :rows]
-                for side in self.sides
-            )
-            out = xp.concat((west[..., None], out[..., 1:-1], east[..., None]), axis=-1)
-        if self.down:
-            strips = xp.take(given, self.near_rows.places, axis=-2)
-            spectrum = xp.fft.rfft(strips, n=self.wide, axis=-1)
-            south, north = (
-                xp.fft.irfft(xp.sum(spectrum * end, axis=-2), n=self.wide, axis=-1)[..., :columns]
-                for end in self.ends
-            )
-            if self.across:
-                near = self.near_columns.take(strips)
-                (southwest, southeast), (northwest, northeast) = (
-                    [xp.sum(near * table, axis=(-2, -1))[..., None] for table in tables]
-                    for tables in self.corners
-                )
-                south = xp.concat((southwest, south[..., 1:-1], southeast), axis=-1)
-                north = xp.concat((northwest, north[..., 1:-1], northeast), axis=-1)
-            out = xp.concat((south[..., None, :], out[..., 1:-1, :], north[..., None, :]), axis=-2)
-        return xp.reshape(out, theta.shape)
-
-    def pull(self, values: Array) -> Array:
-        xp, (rows, columns) = self.xp, self.box
-        given = xp.reshape(values, (*values.shape[:-1], rows, columns))
-        inside = xp.reshape(given * self.inside, values.shape)
-        out = xp.reshape(self.kernel._pull(inside), given.shape)
-        if self.across:
-            edges = (given[..., 0] * self.inner_rows, given[..., -1] * self.inner_rows)
-            along = sum(
-                xp.fft.rfft(edge, n=self.high)[..., None] * side
-                for edge, side in zip(edges, self.sides, strict=True)
-            )
-            strips = xp.fft.irfft(along, n=self.high, axis=-2)[..., :rows, :]
-            out = out + self.near_columns.put(strips)
-        if self.down:
-            edges = (given[..., 0, :] * self.inner_columns, given[..., -1, :] * self.inner_columns)
-            along = sum(
-                xp.fft.rfft(edge, n=self.wide)[..., None, :] * end
-                for edge, end in zip(edges, self.ends, strict=True)
-            )
-            strips = xp.fft.irfft(along, n=self.wide, axis=-1)[..., :columns]
-            if self.across:
-                strips = strips + self.near_columns.put(self._from_corners(given))
-            out = out + xp.matrix_transpose(self.near_rows.put(xp.matrix_transpose(strips)))
-        return xp.reshape(out, values.shape)
-
-    def _from_corners(self, given: Array) -> Array:
-        """(…, near rows, near columns): what the four corners give back."""
-        return sum(
-            given[..., _edge(flip), _edge(over)][..., None, None] * table
-            for flip, tables in zip((1, -1), self.corners, strict=True)
-            for over, table in zip((1, -1), tables, strict=True)
-        )
-
-
 def _near(tables: tuple[FloatArray, ...], axis: int, norm: float) -> IntArray:
     """The lines near either edge: all but those whose sums beyond it are lost in rounding anyway."""
     squares = np.max([np.square(table).sum(axis=1 - axis) for table in tables], axis=0)
@@ -311,20 +230,22 @@ def _edge(flip: int) -> int:
     return 0 if flip == 1 else -1
 
 
-def _middle(line: FloatArray, inner: slice) -> FloatArray:
-    """An edge without its corners, which have sums of their own."""
-    kept = np.zeros_like(line)
-    kept[..., inner] = line[..., inner]
-    return kept
+def _periodic(lines: int) -> int:
+    """A length without wrapping round."""
+    return scipy.fft.next_fast_len(2 * lines - 1, real=True)
 
 
-def _even(table: FloatArray, length: int, axis: int) -> FloatArray:
-    """The table made periodic and even along one axis: entry −a equals entry a."""
-    moved = np.moveaxis(table, axis, 0)
-    folded = np.zeros((length, moved.shape[1]))
-    folded[: len(moved)] = moved
-    folded[length - len(moved) + 1 :] = moved[:0:-1]
-    return np.moveaxis(folded, 0, axis)
+def _spectra(table: FloatArray, near: IntArray) -> tuple[FloatArray, FloatArray]:
+    """(frequency, line) of the sums along an edge, for either edge: the same read backwards.
+
+    Made periodic and even along the edge: entry −a equals entry a.
+    """
+    lines = table[:, near]
+    even = np.zeros((_periodic(len(lines)), near.size))
+    even[: len(lines)] = lines
+    even[len(even) - len(lines) + 1 :] = lines[:0:-1]
+    spectrum = scipy.fft.rfft(even, axis=0).real
+    return spectrum, spectrum[:, ::-1]
 
 
 class TruncatedLattice(TruncatedOperator, Channel):
