@@ -96,3 +96,16 @@ def test_noise_of_the_same_parts_is_equal_and_its_tallies_add(noise):
         assert type(made).__name__ in repr(made)
         with pytest.raises(InvalidInput, match="same channel"):
             _ = made.tally([1]) + different.tally([1])
+
+
+def test_what_hardly_anybody_reports_is_as_exact_as_the_rest():
+    """Steep noise: a report from the other end of the map has next to no probability, and its own."""
+    channel = BayesianPlace(gv.ContinuousLaplace(epsilon_per_km=15.0), GRID, PRIOR)
+    exact, ends = channel.matrix(), np.eye(20)[[0, 19]]
+    assert 0.0 < exact[exact > 0].min() < 1e-17
+    for found, wanted in (
+        (channel.push(ends), exact[[0, 19]]),
+        (channel.pull(ends), exact.T[[0, 19]]),
+        (channel.likelihood(0), exact[:, 0]),
+    ):
+        np.testing.assert_allclose(found, wanted, rtol=1e-9)

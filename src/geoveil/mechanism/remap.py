@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Callable
 from functools import cached_property
 from typing import Any, ClassVar
 
@@ -334,15 +335,39 @@ class _FinerGrid(Channel):
         return self.fine.closed_form_loss()
 
     def _push(self, theta: FloatArray) -> FloatArray:
-        standing = np.asarray(theta.reshape(-1, self.space.size) @ self.placed)
-        return np.asarray(self.fine._push(standing) @ self.moved).reshape(theta.shape)
+        return np.asarray(self.fine._push(self._standing(theta)) @ self.moved).reshape(theta.shape)
+
+    def _push_noise(self, theta: FloatArray) -> FloatArray:
+        standing = self._standing(theta)
+        noise = np.broadcast_to(self.fine._push_noise(standing), standing.shape)
+        return np.asarray(noise @ self.moved).reshape(theta.shape)
+
+    def _standing(self, theta: FloatArray) -> FloatArray:
+        """(any, small squares): the people of each vector."""
+        return np.asarray(theta.reshape(-1, self.space.size) @ self.placed)
 
     def _pull(self, values: FloatArray) -> FloatArray:
-        given = np.asarray(values.reshape(-1, self.report_count) @ self.moved.T)
+        given = self._before_moves(values)
         return np.asarray(self.fine._pull(given) @ self.placed.T).reshape(values.shape)
 
+    def _pull_noise(self, values: FloatArray) -> FloatArray:
+        noise = self.fine._pull_noise(self._before_moves(values))
+        return noise.reshape(*values.shape[:-1], 1)
+
+    def _before_moves(self, values: FloatArray) -> FloatArray:
+        """(any, small squares): what reports from each of them are worth."""
+        return np.asarray(values.reshape(-1, self.report_count) @ self.moved.T)
+
     def _row(self, row: int) -> FloatArray:
-        here = slice(self.placed.indptr[row], self.placed.indptr[row + 1])
-        squares = zip(self.placed.indices[here], self.placed.data[here], strict=True)
-        law = sum(share * self.fine._row(int(square)) for square, share in squares)
-        return np.asarray(law @ self.moved)
+        shares = self.placed[[row]].tocoo()
+        return np.asarray(_sum(shares.data, shares.col, self.fine._row) @ self.moved)
+
+    def _column(self, column: int) -> FloatArray:
+        shares = self.moved[:, [column]].tocoo()
+        nobody = np.zeros(self.fine.space.size)
+        return np.asarray(self.placed @ (nobody + _sum(shares.data, shares.row, self.fine._column)))
+
+
+def _sum(shares: FloatArray, lines: IntArray, line: Callable[[int], FloatArray]) -> Any:
+    """Σ of some lines of a channel, each with its share."""
+    return sum(share * line(int(number)) for share, number in zip(shares, lines, strict=True))
