@@ -84,8 +84,7 @@ if TYPE_CHECKING:
     from geoveil.release.geometric_release import GeometricRelease as GeometricRelease
     from geoveil.space.box import Box as Box
     from geoveil.space.grid import Grid as Grid, Line as Line
-    from geoveil.space.hexagons import Hexagons as Hexagons
-    from geoveil.space.points import Points as Points
+    from geoveil.space.points import Hexagons as Hexagons, Points as Points
     from geoveil.space.space import (
         RadialLoss as RadialLoss, Space as Space, distance_km as distance_km, squared_distance_km2
         as squared_distance_km2,
@@ -144,8 +143,7 @@ _HOMES = {
     "release.geometric_release": ("GeometricRelease",),
     "space.box": ("Box",),
     "space.grid": ("Grid", "Line",),
-    "space.hexagons": ("Hexagons",),
-    "space.points": ("Points",),
+    "space.points": ("Hexagons", "Points",),
     "space.space": ("RadialLoss", "Space", "distance_km", "squared_distance_km2",),
     "table.obfuscation": ("obfuscate",),
     "table.results": ("load_estimate",),

@@ -151,12 +151,10 @@ class CountVectors(Space):
         return np.sqrt(np.einsum("...i,...i->...", difference, difference))
 
     def distances_km(self) -> FloatArray:
-        """The full matrix of distances; refused above 4,096 vectors."""
+        from scipy.spatial.distance import cdist  # here, since it is slow to import
+
         self.check_matrix("the matrix of distances")
-        squares = np.zeros((self.size, self.size))
-        for column in self.centres.T:
-            squares += np.square(column[:, None] - column)
-        return np.sqrt(squares)
+        return np.asarray(cdist(self.centres, self.centres))
 
     @cached_property
     def spare(self) -> int:
@@ -172,7 +170,6 @@ class CountVectors(Space):
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> CountVectors:
-        """The lattice that ``to_dict`` described."""
         people, places, lower, upper = entries(
             values, "count-vectors", "people", "places", "lower", "upper"
         )

@@ -8,10 +8,9 @@ from typing import Any
 from geoveil.errors import InvalidFile
 from geoveil.space.box import Box
 from geoveil.space.grid import Grid, Line
-from geoveil.space.hexagons import Hexagons
 from geoveil.space.masked_grid import AnyGrid, MaskedGrid
 from geoveil.space.outside import Outside, OutsideCount
-from geoveil.space.points import Points
+from geoveil.space.points import Hexagons, Points
 from geoveil.space.projection import TangentPlane
 from geoveil.space.space import MATRIX_LIMIT, MOST_CELLS, MapSpace, Space, kind_of
 

@@ -80,9 +80,8 @@ class Grid(MapSpace):
         for name, value in checked.items():
             object.__setattr__(self, name, value)
         if self.box is not None:
-            self._check_map(
-                arrays.instance("box", self.box, Box, "a gv.Box; use gv.Grid.from_box(…)")
-            )
+            arrays.instance("box", self.box, Box, "a gv.Box; use gv.Grid.from_box(…)")
+            self._check_map(self.box)
 
     # -- making one ------------------------------------------------------------------------------
 
@@ -206,7 +205,6 @@ class Grid(MapSpace):
         return distance
 
     def distances_km(self) -> FloatArray:
-        """The full matrix of distances; refused above 4,096 cells."""
         self.check_matrix("the matrix of distances")
         along, across = (np.arange(1 - cells, cells) for cells in self.shape)
         table = self._offset_km(along[:, None], across)  # for each cell, one window of it
@@ -214,7 +212,6 @@ class Grid(MapSpace):
         return windows[::-1, ::-1].reshape(self.size, self.size)
 
     def distances_from_km(self, cell: int) -> FloatArray:
-        """Distances from one cell to every cell."""
         row, column = self.row_column(cell)
         rows, columns = np.arange(self.rows) - row, np.arange(self.columns) - column
         return self._offset_km(rows[:, None], columns).ravel()
@@ -248,12 +245,10 @@ class Grid(MapSpace):
     def _nearest(self, east: FloatArray, north: FloatArray) -> IntArray:
         x, y = east - self.corner_km[0], north - self.corner_km[1]
         # on a rectangle of squares both coordinates are clamped; first, so that nothing overflows
+        sides = ((y, self.height_km, self.rows), (x, self.width_km, self.columns))
         row, column = (
             np.minimum((np.clip(at, 0.0, most) / self.cell_km).astype(np.int64), cells - 1)
-            for at, most, cells in (
-                (y, self.height_km, self.rows),
-                (x, self.width_km, self.columns),
-            )
+            for at, most, cells in sides
         )
         cell = row * self.columns + column
         slack = SLACK * self.cell_km
@@ -283,7 +278,6 @@ class Grid(MapSpace):
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Grid:
-        """The grid that ``to_dict`` described."""
         rows, columns, cell_km, box = entries(values, "grid", "rows", "columns", "cell_km", "box")
         edges = None if box is None else Box.from_list(box)
         return cls(rows=rows, columns=columns, cell_km=cell_km, box=edges)
@@ -358,6 +352,5 @@ class Line(Space):
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Line:
-        """The line that ``to_dict`` described."""
         (size,) = entries(values, "line", "size")
         return cls(size)

@@ -13,7 +13,7 @@ from geoveil.arrays import ArrayLike, BoolArray, FloatArray, IntArray, frozen, i
 from geoveil.errors import InvalidFile, InvalidInput
 from geoveil.space.box import Box
 from geoveil.space.grid import Grid
-from geoveil.space.outline import Outline, read_outlines
+from geoveil.space.outline import Outline, box_around, read_outlines
 from geoveil.space.projection import TangentPlane
 from geoveil.space.space import MapSpace
 
@@ -58,9 +58,7 @@ class MaskedGrid(MapSpace):
     def over(cls, area: Any, cell_km: float) -> MaskedGrid:
         """As ``Grid.from_polygon``."""
         outlines = read_outlines(area)
-        corners = np.concatenate([polygon[0] for each in outlines for polygon in each.polygons])
-        box = Box.around(lat=corners[:, 1], lng=corners[:, 0])
-        return cls.covered(Grid._over(box, cell_km), outlines)
+        return cls.covered(Grid._over(box_around(outlines), cell_km), outlines)
 
     @classmethod
     def covered(cls, grid: Grid, outlines: Sequence[Outline]) -> MaskedGrid:
@@ -99,15 +97,6 @@ class MaskedGrid(MapSpace):
         """Distances between the centres of cells ``a`` and ``b``; equal offsets, equal distances."""
         first, second = (self.cells[indices("cells", each, self.size)] for each in (a, b))
         return self.grid.distance_km(first, second)
-
-    def distances_km(self) -> FloatArray:
-        """The full matrix of distances; refused above 4,096 cells."""
-        self.check_matrix("the matrix of distances")
-        return self.distance_km(np.arange(self.size)[:, None], np.arange(self.size))
-
-    def distances_from_km(self, cell: int) -> FloatArray:
-        """Distances from one cell to every cell."""
-        return self.distance_km(cell, np.arange(self.size))
 
     def apart_km(self, distance_km: float) -> FloatArray:
         """How far apart the centres may be of the cells of two people who stand in cells that exist."""
@@ -152,7 +141,6 @@ class MaskedGrid(MapSpace):
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> MaskedGrid:
-        """The cells that ``to_dict`` described."""
         fields = dict(values)
         mask = fields.pop("mask", None)
         grid = Grid.from_dict(fields)

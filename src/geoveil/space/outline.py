@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -11,6 +11,7 @@ import numpy as np
 
 from geoveil.arrays import ArrayLike, BoolArray, FloatArray, IntArray
 from geoveil.errors import InvalidFile, InvalidInput, TooLarge
+from geoveil.space.box import Box
 from geoveil.space.grid import Grid
 from geoveil.space.outside import no_degrees
 from geoveil.space.projection import TangentPlane, check_degrees
@@ -140,6 +141,12 @@ def read_outlines(given: Any, *, name: str = "name") -> list[Outline]:
     if not outlines:
         raise InvalidInput("the GeoJSON must hold an area, a Polygon or a MultiPolygon")
     return outlines
+
+
+def box_around(outlines: Iterable[Outline]) -> Box:
+    """The box that holds all of some areas."""
+    corners = np.concatenate([polygon[0] for each in outlines for polygon in each.polygons])
+    return Box.around(lat=corners[:, 1], lng=corners[:, 0])
 
 
 def _document(given: Any) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Literal, Protocol, get_args
 
@@ -20,9 +20,6 @@ class Findable(Protocol):
 
     def nearest_cells(self, *, lat: FloatArray, lng: FloatArray) -> tuple[IntArray, BoolArray]:
         """The nearest of its cells for each place, and which of the places are inside."""
-
-    def inside(self, *, lat: FloatArray, lng: FloatArray) -> BoolArray:
-        """Which places are inside."""
 
 
 SWAPPED = "latitude and longitude look swapped"
@@ -91,27 +88,22 @@ def no_degrees(lat: FloatArray, lng: FloatArray) -> str:
     return ""
 
 
-_READINGS: tuple[
-    tuple[str, Callable[[FloatArray, FloatArray], tuple[FloatArray, FloatArray]]], ...
-] = (
-    (SWAPPED, lambda lat, lng: (lng, lat)),
-    ("the longitudes look as if their minus sign were lost", lambda lat, lng: (lat, -lng)),
-    (
-        "these look like radians; convert them to degrees",
-        lambda lat, lng: (np.rad2deg(lat), np.rad2deg(lng)),
-    ),
-)
+_READINGS: dict[str, Callable[[FloatArray, FloatArray], Iterable[FloatArray]]] = {
+    SWAPPED: lambda lat, lng: (lng, lat),
+    "the longitudes look as if their minus sign were lost": lambda lat, lng: (lat, -lng),
+    "these look like radians; convert them to degrees": lambda *radians: np.rad2deg(radians),
+}
 
 
 def elsewhere(space: Findable, lat: FloatArray, lng: FloatArray) -> str:
     """What places outside a space look like: a reading that puts nearly all of them inside."""
-    for words, reading in _READINGS:
+    for words, reading in _READINGS.items():
         with np.errstate(over="ignore"):
             read_lat, read_lng = reading(lat[:_LOOKED_AT], lng[:_LOOKED_AT])
-        possible = on_earth(read_lat, read_lng)
-        if _mostly(possible) and _mostly(
-            space.inside(lat=read_lat[possible], lng=read_lng[possible])
-        ):
+        good = on_earth(read_lat, read_lng)
+        if not _mostly(good):
+            continue
+        if _mostly(space.nearest_cells(lat=read_lat[good], lng=read_lng[good])[1]):
             return words
     return ""
 

@@ -65,11 +65,12 @@ class Space(Framed, Shown, ReadOnly, ABC):
     def distances_km(self) -> FloatArray:
         """The full matrix of distances; refused above 4,096 cells."""
         self.check_matrix("the matrix of distances")
-        return self._norm(self.centres[:, None, :] - self.centres[None, :, :])
+        cells = np.arange(self.size)
+        return self.distance_km(cells[:, None], cells)
 
     def distances_from_km(self, cell: int) -> FloatArray:
         """Distances from one cell to every cell."""
-        return self._norm(self.centres - self.centres[indices("cell", cell, self.size)])
+        return self.distance_km(cell, np.arange(self.size))
 
     @property
     def least_distance_km(self) -> float:

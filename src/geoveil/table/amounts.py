@@ -9,6 +9,7 @@ import math
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path, PurePath
 from typing import Any
 
@@ -18,7 +19,7 @@ from geoveil.arrays import FloatArray, IntArray
 from geoveil.document.canonical import strict_json
 from geoveil.errors import InvalidFile, InvalidInput, require
 from geoveil.space import Box, Grid, MapSpace, MaskedGrid, Space
-from geoveil.space.outline import Outline, read_outlines
+from geoveil.space.outline import Outline, box_around, read_outlines
 from geoveil.space.projection import check_degrees, wrapped
 from geoveil.table.reader import Source, unpacking
 
@@ -251,15 +252,7 @@ class Districts:
     @property
     def box(self) -> Box:
         """The box around all of them."""
-        rings = [
-            ring
-            for parts in self.areas
-            for outline in parts
-            for polygon in outline.polygons
-            for ring in polygon
-        ]
-        corners = np.concatenate(rings)
-        return Box.around(lat=corners[:, 1], lng=corners[:, 0])
+        return box_around(chain.from_iterable(self.areas))
 
     def by_cell(self, space: Space) -> tuple[FloatArray, float]:
         """The amount in every cell, and the share of the whole that lies outside of all of them.

@@ -36,8 +36,13 @@ def write_zones(
     Columns: region, share, standard_error, low, high, in_cut_cells, and slot where slots have names. As
     GeoJSON and in Parquet the districts keep their shapes.
     """
-    kind = format_of(path, format)
-    columns = _columns(shares, level)
+    kind = format_of(path, format, writing=True)
+    rows = [each.rows(level) for each in shares.values()]
+    columns: dict[str, Any] = {"region": [name for each in rows for name in each["region"]]}
+    if len(shares) > 1 or "" not in shares:
+        columns["slot"] = [name for name, each in shares.items() for _ in each.names]
+    for name in list(rows[0])[1:]:
+        columns[name] = np.concatenate([each[name] for each in rows])
     shapes = [_geometry(each) for each in outlines] * len(shares)
     stated = {**description, "zones": VERSION, "interval_level": level}
     stated["people"] = {
@@ -47,28 +52,21 @@ def write_zones(
     with writer.binary_sink(path) as sink:
         if kind is Format.GEOJSON:
             named = {"name": columns.pop("region"), **columns}
-            features = (json.dumps(each, allow_nan=False) for each in _features(shapes, named))
-            writer.put_features(sink, stated, features)
+            writer.put_features(sink, stated, _features(shapes, named))
         else:
             writer.put_columns(sink, kind, columns, stated, shapes)
 
 
-def _columns(shares: Mapping[str, RegionShares], level: float) -> dict[str, Any]:
-    rows = [each.rows(level) for each in shares.values()]
-    columns: dict[str, Any] = {"region": [name for each in rows for name in each["region"]]}
-    if len(shares) > 1 or "" not in shares:
-        columns["slot"] = [name for name, each in shares.items() for _ in each.names]
-    for name in list(rows[0])[1:]:
-        columns[name] = np.concatenate([each[name] for each in rows])
-    return columns
-
-
-def _features(shapes: Sequence[Any], columns: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """Each row as a feature; what is not known is null."""
-    rows = zip(*(np.asarray(each, dtype=object) for each in columns.values()), strict=True)
-    for shape, row in zip(shapes, rows, strict=True):
-        properties = {name: _plain(value) for name, value in zip(columns, row, strict=True)}
-        yield {"type": "Feature", "geometry": shape, "properties": properties}
+def _features(shapes: Sequence[Any], columns: Mapping[str, Any]) -> Iterator[str]:
+    """Each row as a feature in JSON; what is not known is null."""
+    known = (
+        [None if isinstance(value, float) and not np.isfinite(value) else value for value in each]
+        for each in (np.asarray(column).tolist() for column in columns.values())
+    )
+    for shape, *row in zip(shapes, *known, strict=True):
+        properties = dict(zip(columns, row, strict=True))
+        feature = {"type": "Feature", "geometry": shape, "properties": properties}
+        yield json.dumps(feature, ensure_ascii=False, allow_nan=False)
 
 
 def _geometry(outline: Outline) -> dict[str, Any]:
@@ -115,12 +113,8 @@ class FlowTable:
                 made[name] = getattr(self, name).ravel()
         if self.latlng is not None:
             lat, lng = np.round(self.latlng, _DECIMALS).T
-            made |= {
-                "lat": lat[begun],
-                "lng": lng[begun],
-                "to_lat": lat[ended],
-                "to_lng": lng[ended],
-            }
+            made |= {"lat": lat[begun], "lng": lng[begun]}
+            made |= {"to_lat": lat[ended], "to_lng": lng[ended]}
         return made
 
     def shapes(self) -> list[dict[str, Any]]:
@@ -151,17 +145,6 @@ def put_flows(sink: IO[bytes], kind: Format, table: FlowTable) -> None:
     shapes = None if table.latlng is None else table.shapes()
     if kind is Format.GEOJSON:
         told = {name: columns[name] for name in columns if not name.endswith(("lat", "lng"))}
-        features = (
-            json.dumps(each, ensure_ascii=False, allow_nan=False)
-            for each in _features(shapes or [], told)
-        )
-        writer.put_features(sink, document, features)
+        writer.put_features(sink, document, _features(shapes or [], told))
     else:
         writer.put_columns(sink, kind, columns, document, shapes)
-
-
-def _plain(value: Any) -> Any:
-    """A number or a name for JSON; what is not known is null."""
-    if isinstance(value, str):
-        return value
-    return float(value) if np.isfinite(value) else None

@@ -41,19 +41,14 @@ def geodataframe_of(result: object) -> GeoDataFrame:
     require("geopandas", "geo", "to_geodataframe")
     import geopandas
 
-    columns, space = columns_of(result), _space_of(result)
+    columns, space = columns_of(result), getattr(result, "space", result)
+    if not isinstance(space, Space):
+        raise Unsupported(f"{type(result).__name__} has no cells; use to_frame")
     if "lat" not in columns:
         raise Unsupported(f"{space!r} has no map; use to_frame")
     features = space.to_geojson()["features"]  # type: ignore[attr-defined]
     shapes = geopandas.GeoDataFrame.from_features(features, crs=_WGS84).geometry
     return geopandas.GeoDataFrame(columns, geometry=shapes)
-
-
-def _space_of(result: object) -> Space:
-    space = result if isinstance(result, Space) else getattr(result, "space", None)
-    if not isinstance(space, Space):
-        raise Unsupported(f"{type(result).__name__} has no cells; use to_frame")
-    return space
 
 
 @singledispatch

@@ -30,8 +30,12 @@ _SHAPES = ("point of more dimensions", "LineString", "Polygon", "MultiPoint", "M
 class IndexedReader(reader.TableReader):
     """Rows of Arrow, whose points may lie in a column of well-known binary, or of pairs x and y."""
 
-    _read = 0
+    _rows = _read = 0
     _shapes: pa.Array | None = None
+
+    @property
+    def fraction(self) -> float | None:
+        return min(1.0, self._read / self._rows) if self._rows > 0 else None
 
     def _taken(
         self, batch: pa.RecordBatch, columns: Sequence[str], geometry: str
@@ -82,11 +86,7 @@ class ParquetReader(IndexedReader):
         except (KeyError, TypeError):
             pass
         self._groups = range(self._file.num_row_groups)
-
-    @property
-    def fraction(self) -> float | None:
-        total = self._file.metadata.num_rows
-        return min(1.0, self._read / total) if total else None
+        self._rows = self._file.metadata.num_rows
 
     def batches(
         self, coordinates: Sequence[str], kept: Sequence[str] = ()
@@ -94,22 +94,17 @@ class ParquetReader(IndexedReader):
         columns = list(dict.fromkeys([*coordinates, *kept]))
         if reader.GEOMETRY[0] in columns:
             check_degrees(self._crs, self.name)
-        stored = [self._geometry if name in reader.GEOMETRY else name for name in columns]
+        geometry = self._geometry or ""
+        stored = [geometry if name in reader.GEOMETRY else name for name in columns]
+        asked = {"batch_size": reader.BATCH_ROWS, "columns": list(dict.fromkeys(stored))}
+        self.number = sum(map(self._rows_in, range(self._groups.start)))  # that of its first row
         try:
-            for batch in self._stored_batches(list(dict.fromkeys(stored))):
-                yield self._taken(batch, columns, self._geometry or "")
+            for group in self._groups:
+                for batch in self._file.iter_batches(row_groups=[group], **asked):
+                    yield self._taken(batch, columns, geometry)
+                    self.number += batch.num_rows
         except (pa.ArrowException, OSError):  # the message could repeat a value
             raise InvalidFile(f"{self.name} must be a whole Parquet file; it is damaged") from None
-
-    def _stored_batches(self, columns: list[Any]) -> Iterator[pa.RecordBatch]:
-        """Batches that each lie in one row group; each has the number of its first row."""
-        self.number = sum(map(self._rows_in, range(self._groups.start)))
-        for group in self._groups:
-            for batch in self._file.iter_batches(
-                batch_size=reader.BATCH_ROWS, row_groups=[group], columns=columns
-            ):
-                yield batch
-                self.number += batch.num_rows
 
     def _rows_in(self, group: int) -> int:
         return int(self._file.metadata.row_group(group).num_rows)
@@ -157,10 +152,6 @@ class GeoPackageReader(IndexedReader):
         self._crs = about["crs"]
         self.columns = [str(name) for name in about["fields"]]
         self._rows = int(about["features"])
-
-    @property
-    def fraction(self) -> float | None:
-        return min(1.0, self._read / self._rows) if self._rows > 0 else None
 
     def batches(
         self, coordinates: Sequence[str], kept: Sequence[str] = ()

@@ -86,10 +86,6 @@ class ReportPlaces:
         inside = (nearest == wanted).all(axis=1) & (self._numbers[row, column] >= 0)
         return reports, inside
 
-    def inside(self, *, lat: FloatArray, lng: FloatArray) -> BoolArray:
-        """Which places lie in what a report may name."""
-        return self.nearest_cells(lat=lat, lng=lng)[1]
-
     @property
     def _cell_km(self) -> float:
         assert isinstance(self._space, AnyGrid)

@@ -94,10 +94,15 @@ def estimate_result(
         "identifiable": None if identifiable is None else bool(identifiable),
         "identifiability": None if identifiable is None else identifiable.reason,
         "interval_level": level if with_bars else None,
-        "error_bars": _about_bars(estimate, part) if with_bars else "none: they were not asked for",
+        "error_bars": "none: they were not asked for",
         "promises": list(estimate.promises),
         **more,
     }
+    if with_bars:
+        description["error_bars"] = (
+            f"{estimate.errors.method}; each interval is for one {part} by itself, around the unbiased "
+            "share, which may lie beside the share shown, and never narrower than in a poll without noise"
+        )
     shares = shares_and_bars(estimate, level if with_bars else None)
     return replace(shares, description=description)
 
@@ -108,13 +113,6 @@ def shares_and_bars(estimate: Estimate, level: float | None) -> Result:
         return Result(estimate.space, estimate.distribution)
     low, high = estimate.interval(level)
     return Result(estimate.space, estimate.distribution, estimate.standard_error, low, high)
-
-
-def _about_bars(estimate: Estimate, part: str) -> str:
-    return (
-        f"{estimate.errors.method}; each interval is for one {part} by itself, around the unbiased share, "
-        "which may lie beside the share shown, and never narrower than in a poll without noise"
-    )
 
 
 def _known(ask: Callable[[], _Found]) -> _Found | None:
@@ -298,24 +296,22 @@ def _features(space: Space, columns: Mapping[str, Any], **first: str) -> Iterato
         yield json.dumps(feature, allow_nan=False)
 
 
-def read_result(
-    path: str, *, column: str | None = None, format: str | None = None, delimiter: str = ","
-) -> Result:
-    """Read a file that ``write_result`` or the service wrote, or any table of cells with a share each.
-
-    The space is the one that the file names. Where it names none, the columns lat and lng are places
-    (whoever is elsewhere belongs to the nearest of them). Shares, or the amounts of another ``column``
-    such as counts of people, are divided by their sum.
-    """
+def read_result(path: str, *, format: str | None = None, delimiter: str = ",") -> Result:
+    """Read a file that ``write_result`` or the service wrote, or any table of cells with a share each."""
     try:
         with open_table(path, format=format, delimiter=delimiter) as reader:
-            return read_cells(reader, column)
+            return read_cells(reader)
     except streamed.PlainDocument as found:
         return result_of(found, path)
 
 
 def read_cells(reader: TableReader, column: str | None = None) -> Result:
-    """The result of an open table whose rows are cells."""
+    """The result of an open table whose rows are cells.
+
+    The space is the one that the file names. Where it names none, the columns lat and lng are places
+    (whoever is elsewhere belongs to the nearest of them). Shares, or the amounts of another ``column``
+    such as counts of people, are divided by their sum.
+    """
     amounts = amount_column(reader, column)
     others = _OTHERS if column is None else _OTHERS[:3]
     wanted = [name for name in dict.fromkeys((*others, amounts)) if name in reader.columns]
@@ -429,11 +425,11 @@ def _built(
     if "standard_error" in given:  # JSON has no infinity: null stands for it
         given["standard_error"] = np.nan_to_num(given["standard_error"], nan=np.inf, posinf=np.inf)
     share, reports = prior_over(table["share"], space.size, name=name), table.get("reports")
-    if reports is None:
-        return Result(space, share, description=about, **given)
-    if not ((reports >= 0) & (reports == np.floor(reports))).all():
-        raise InvalidFile("its column 'reports' must hold whole numbers")
-    return Result(space, share, reports=reports.astype(np.int64), description=about, **given)
+    if reports is not None:
+        if not ((reports >= 0) & (reports == np.floor(reports))).all():
+            raise InvalidFile("its column 'reports' must hold whole numbers")
+        given["reports"] = reports.astype(np.int64)
+    return Result(space, share, description=about, **given)
 
 
 def _centres(space: Any) -> dict[str, FloatArray]:

@@ -169,10 +169,9 @@ class Spots:
                 f"{self.size:,} cells must be at most {MATRIX_LIMIT:,} to estimate flows between them; "
                 "use larger cells"
             )
-        squares = np.zeros((len(self.centres_km[:first]),) * 2)
-        for axis in self.centres_km[:first].T:
-            squares += np.square(axis[:, None] - axis)
-        return np.sqrt(squares, out=squares)
+        from scipy.spatial.distance import cdist  # here, since it is slow to import
+
+        return np.asarray(cdist(self.centres_km[:first], self.centres_km[:first]))
 
     def classes(self, edges_km: FloatArray) -> Classes:
         """(cells, cells): the number of the class that their distance lies in; empty ones have none."""
