@@ -7,11 +7,11 @@ from collections.abc import Callable
 import numpy as np
 
 from geoveil import arrays
-from geoveil.arrays import ArrayLike, FloatArray
+from geoveil.arrays import ArrayLike, FloatArray, part
 from geoveil.campaign import Campaign
 from geoveil.channel.channel import Tally
 from geoveil.errors import InvalidInput
-from geoveil.verify.manipulation import ManipulationGain, checked_share, expected_counts
+from geoveil.verify.manipulation import ManipulationGain, expected_counts
 
 
 def campaign_manipulation_gain(
@@ -36,7 +36,7 @@ def campaign_manipulation_gain(
     wanted = arrays.indices("targets", targets, people.size).ravel()
     per_round = arrays.count("reports", reports, least=rounds) // arrays.count("rounds", rounds)
     total, poisoned_rounds = per_round * rounds, rounds - arrays.count("onset", onset) + 1
-    fakes_a_round = round(checked_share(share) * total / max(1, poisoned_rounds))
+    fakes_a_round = round(part("share", share) * total / max(1, poisoned_rounds))
     if poisoned_rounds < 1 or not 0 < fakes_a_round < per_round:
         raise InvalidInput(
             f"onset ({onset}) and share ({share}) must put at least one fake and one honest report "

@@ -45,6 +45,14 @@ def finite(name: str, value: Any) -> float:
     return number
 
 
+def part(name: str, value: Any) -> float:
+    """The value as a number strictly between 0 and 1, or an error that names it."""
+    number = finite(name, value)
+    if not 0.0 < number < 1.0:
+        raise InvalidInput(f"{name} ({_shown(value)}) must lie between 0 and 1")
+    return number
+
+
 def count(name: str, value: Any, *, least: int = 1) -> int:
     """The value as a whole number of at least ``least``, or an error that names it."""
     if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, np.integer)):

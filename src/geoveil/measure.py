@@ -25,6 +25,7 @@ from geoveil.arrays import (
     indices,
     numbers,
     one_blas_thread,
+    part,
     prior_over,
 )
 from geoveil.channel.channel import Channel, checked_channel
@@ -379,9 +380,7 @@ def isolation_km(space: Space, prior: ArrayLike, *, crowd: float = CROWD) -> Flo
     [3.0, 1.0, 1.0, 3.0]
     """
     space.check_matrix("isolation")
-    share = finite("crowd", crowd)
-    if not 0.0 < share < 1.0:
-        raise InvalidInput(f"crowd ({crowd!r}) must lie between 0 and 1")
+    share = part("crowd", crowd)
     people = prior_over(prior, space.size)
     radius_km = np.full(space.size, np.inf)
     for cell in range(space.size):

@@ -11,7 +11,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from geoveil.arrays import ArrayLike, FloatArray, IntArray, count, positive
+from geoveil.arrays import ArrayLike, FloatArray, IntArray, count, numbers, positive
 from geoveil.errors import InvalidInput, TooLarge
 from geoveil.estimate.stopping import Progress, Stop
 from geoveil.randomness import SYSTEM, Randomness, checked_randomness
@@ -114,7 +114,10 @@ class CountRelease:
         ((name, value),) = given.items()
         wanted = positive(name, value)
         # the law of the counts at each timestamp; equal priors share one
-        laws = _once_each(_priors(prior, people, timestamps), _law)
+        laws = _once_each(
+            _priors(prior, people, timestamps),
+            lambda own: CountLaw.of(own) if listed_within_reach(own) else OrbitLaw.of(own),
+        )
 
         def build(rate: float) -> tuple[AnyDesign, ...]:
             return _once_each(laws, lambda law: _design(law, rate, stop, progress))
@@ -261,11 +264,6 @@ def _calibrated(
     return nearest.at, nearest.made
 
 
-def _law(prior: Prior) -> AnyLaw:
-    """On count vectors, or on orbits of them where they are too many to list."""
-    return CountLaw.of(prior) if listed_within_reach(prior) else OrbitLaw.of(prior)
-
-
 def _design(law: AnyLaw, rate: float, stop: Stop | None, progress: Progress | None) -> AnyDesign:
     if isinstance(law, OrbitLaw):
         return symmetric_design(law, rate, stop=stop, progress=progress)
@@ -277,15 +275,11 @@ def _priors(
 ) -> list[Prior]:
     """The prior of each timestamp, within reach (``listed``: on count vectors); equal ones are one."""
     moments = 1 if timestamps is None else count("timestamps", timestamps)
-    try:
-        dimensions = np.ndim(prior)
-    except ValueError:
-        raise InvalidInput("prior must be rows of numbers, all of one length") from None
-    if dimensions < 3:
-        priors = [Prior.parse(prior, people)] * moments
+    layers = numbers("prior", prior, "rows of numbers, all of one length")
+    if layers.ndim < 3:
+        priors = [Prior.parse(layers, people)] * moments
     else:
-        layers = np.asarray(prior)
-        if dimensions > 3 or (timestamps is not None and layers.shape[0] != moments):
+        if layers.ndim > 3 or (timestamps is not None and layers.shape[0] != moments):
             raise InvalidInput(
                 f"prior (shape {layers.shape}) must be (timestamps, people or 1, places)"
             )
@@ -419,7 +413,8 @@ def listed_within_reach(prior: Prior) -> bool:
 
 def check_reach(prior: Prior, *, listed: bool = False) -> None:
     """Refuse what is beyond reach, with the number of vectors and the coarsening that would fit."""
-    if listed_within_reach(prior) or (not listed and symmetric_within_reach(prior)):
+    fits = listed_within_reach if listed else within_reach
+    if fits(prior):
         return
     lower, upper = prior.window()
     size = counting.CountVectors.estimated_size(prior.people, lower, upper)
@@ -436,10 +431,9 @@ def check_reach(prior: Prior, *, listed: bool = False) -> None:
     groups = 2
     while groups <= prior.people:
         largest = -(-prior.people // groups)
-        if (listed_within_reach if listed else within_reach)(Prior.parse(prior.mean, largest)):
-            advice.append(
-                f"split the people into {groups} groups of at most {largest} (GroupedRelease)"
-            )
+        if fits(Prior.parse(prior.mean, largest)):
+            split = f"split the people into {groups} groups of at most {largest}"
+            advice.append(f"{split} (GroupedRelease)")
             break
         groups = max(groups + 1, groups * 5 // 4)
     raise TooLarge(

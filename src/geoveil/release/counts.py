@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import fft
 
-from geoveil.arrays import BoolArray, FloatArray, IntArray, count, frozen
+from geoveil.arrays import BoolArray, FloatArray, IntArray, count, frozen, numbers
 from geoveil.channel.kernel import DenseKernel, Kernel, LatticeKernel, PartialKernel, kernel_on
 from geoveil.errors import InvalidInput, OutsideSpace, TooLarge
 from geoveil.space import register_space
@@ -181,10 +181,7 @@ register_space("count-vectors", CountVectors)
 
 def checked_counts(counts: npt.ArrayLike, people: int, places: int) -> IntArray:
     """Counts (…, places) as integers, each vector valid; the message never repeats a count."""
-    try:
-        given = np.asarray(counts, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise InvalidInput("counts must be whole numbers") from None
+    given = numbers("counts", counts, "whole numbers")
     if given.ndim == 0 or given.shape[-1] != places:
         raise InvalidInput(
             f"counts (shape {given.shape}) must have {places} entries, one per place"
@@ -283,14 +280,11 @@ class CountKernel(Kernel):
         step = max(1, _CHUNK_OF_BOX // size)
         block, result = np.empty((step, size)), np.empty(theta.shape)
         for at in range(0, size, step):
-            part = self._looked_up(slice(at, at + step), block)
-            result[..., at : at + step] = theta @ part.T
+            part = slice(at, at + step)
+            result[..., part] = theta @ self.rows(part, block).T
         return result
 
-    def rows(self, cells: Any) -> FloatArray:
-        return self._looked_up(cells, None)
-
-    def _looked_up(self, cells: Any, block: FloatArray | None) -> FloatArray:
+    def rows(self, cells: Any, block: FloatArray | None = None) -> FloatArray:
         squares = self._squares[cells]
         out = None if block is None else block[: len(squares)]
         # every index is in range; "clip" spares NumPy a slower check of it

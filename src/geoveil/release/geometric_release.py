@@ -8,7 +8,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from geoveil.arrays import ArrayLike, IntArray, count, positive
+from geoveil.arrays import ArrayLike, IntArray, count, numbers, positive
 from geoveil.channel.words import rounded_up
 from geoveil.errors import InvalidInput
 from geoveil.randomness import SYSTEM, Randomness, checked_randomness
@@ -93,10 +93,7 @@ class GeometricRelease:
 
 def _checked(counts: ArrayLike, timestamps: int) -> IntArray:
     """Whole counts, one row for each timestamp; the message never repeats a count."""
-    try:
-        given = np.asarray(counts, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise InvalidInput("counts must be whole numbers, a row for each timestamp") from None
+    given = numbers("counts", counts, "whole numbers, a row for each timestamp")
     rows = 1 if given.ndim == 1 else given.shape[0] if given.ndim == 2 else 0
     if rows != timestamps or given.shape[-1] == 0:
         raise InvalidInput(

@@ -41,8 +41,11 @@ class Orbits:
         kinds = {sizes[c]: EqualPlaces(people, sizes[c]) for c in self._several}
         self._equal = [kinds[sizes[c]] for c in self._several]
         parts, left = np.zeros((1, 0), dtype=np.int64), np.array([people])
-        for equal in self._equal:
-            parts, left = _extended(parts, left, equal)
+        for (
+            equal
+        ) in self._equal:  # every choice so far with every partition of those left, or fewer
+            row, number = np.nonzero(equal.totals <= left[:, None])
+            parts, left = np.column_stack((parts[row], number)), left[row] - equal.totals[number]
         if not self._alone:
             parts, left = parts[left == 0], left[left == 0]
         self.parts = parts
@@ -159,16 +162,14 @@ class Orbits:
             return
         own = self._equal[0]
         totals = frozenset(own.totals[np.unique(self.parts[:, 0])].tolist())
-        held: list[tuple[int, FloatArray]] | None = []
+        held: list[tuple[int, FloatArray]] = []
         room = _HELD
         for number, chances in own.walk(totals):
             yield number, chances
             room -= chances.size
-            if room < 0:
-                held = None
-            if held is not None:
-                held.append((number, chances))
-        self._held = held
+            held = held if room >= 0 else []
+            held.append((number, chances))
+        self._held = held if room >= 0 else None
 
     def _others(self, values: FloatArray, at: int) -> tuple[FloatArray, dict[tuple[int, ...], int]]:
         """(kernels, k, k, squared distances): the same means over the classes from ``at`` on, each a function
@@ -259,9 +260,3 @@ def _log_mean(log_values: FloatArray, squared: int, later: Sequence[Arrangements
         for q, n in ways.items()
     ]
     return float(logsumexp(logs))
-
-
-def _extended(parts: IntArray, left: IntArray, equal: EqualPlaces) -> tuple[IntArray, IntArray]:
-    """Every choice of partitions so far with every partition of those who are left, or fewer."""
-    row, number = np.nonzero(equal.totals <= left[:, None])
-    return np.column_stack((parts[row], number)), left[row] - equal.totals[number]

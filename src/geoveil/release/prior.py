@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import gammaln, rel_entr, xlogy
 
-from geoveil.arrays import ArrayLike, FloatArray, IntArray, count, frozen
+from geoveil.arrays import ArrayLike, FloatArray, IntArray, count, frozen, numbers
 from geoveil.errors import InvalidInput
 from geoveil.measure import entropy_bits
 from geoveil.release import counts as counting
@@ -38,10 +38,7 @@ class Prior:
         [[0.5, 0.5], [0.9, 0.1]]
         """
         people = count("people", people)
-        try:
-            given = np.asarray(prior, dtype=np.float64)
-        except (TypeError, ValueError):
-            raise InvalidInput("prior must be rows of numbers, all of one length") from None
+        given = numbers("prior", prior, "rows of numbers, all of one length")
         if not np.isfinite(given).all() or (given < 0).any():
             raise InvalidInput("prior must hold probabilities: finite and not negative")
         if given.ndim == 2 and given.shape[0] == 1:

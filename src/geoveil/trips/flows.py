@@ -24,6 +24,7 @@ _WHOLE = 1e-9
 """Parts of a cell that sum to one within this are all of it."""
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class Flows(ReadOnly):
     """Shares of trips between cells, estimated from noisy pairs.
 
@@ -36,31 +37,20 @@ class Flows(ReadOnly):
     Reference: docs/trips.md.
     """
 
-    def __init__(
-        self,
-        *,
-        space: Space,
-        matrix: FloatArray,
-        total: int,
-        steps: int,
-        stopped: str,
-        log_likelihood: float,
-        certificate: float,
-        model: FloatArray,
-        find_replicates: Callable[[], Replicates],
-        find_stay_bounds: Callable[[FloatArray], FloatArray],
-    ) -> None:
-        self.space = space
-        self.matrix: FloatArray = frozen(np.array(matrix))
-        self.total = total
-        self.steps = steps
-        self.stopped = stopped
-        self.log_likelihood = log_likelihood
-        self.certificate = certificate
-        self.model: FloatArray = frozen(np.array(model))
-        """The shares of the model that EM began from: stay, independent ends, near by each reach."""
-        self._find_replicates = find_replicates
-        self._find_stay_bounds = find_stay_bounds
+    space: Space
+    matrix: FloatArray
+    total: int
+    steps: int
+    stopped: str
+    log_likelihood: float
+    certificate: float
+    model: FloatArray
+    """The shares of the model that EM began from: stay, independent ends, near by each reach."""
+    find_replicates: Callable[[], Replicates]
+    find_stay_bounds: Callable[[FloatArray], FloatArray]
+
+    def __post_init__(self) -> None:
+        self.matrix, self.model = frozen(np.array(self.matrix)), frozen(np.array(self.model))
 
     @property
     def origins(self) -> FloatArray:
@@ -89,7 +79,7 @@ class Flows(ReadOnly):
     @cached_property
     def stay_errors(self) -> StayErrors:
         """The error bars of the share that stays, and of the share that goes."""
-        bounds, share = self._find_stay_bounds(self.matrix), self.stay_share
+        bounds, share = self.find_stay_bounds(self.matrix), self.stay_share
         centre = float(np.clip(bounds[:, 0].mean(), 0.0, 1.0))
         return StayErrors(
             method="sums of the reports whose mean lies on either side of the share",
@@ -129,7 +119,7 @@ class Flows(ReadOnly):
 
     @cached_property
     def _replicates(self) -> Replicates:
-        return self._find_replicates()
+        return self.find_replicates()
 
     def __repr__(self) -> str:
         trips = number_of(self.total, "trip")
@@ -192,7 +182,15 @@ class DistrictFlows:
         if (self.members.sum(axis=1) < 1.0 - _WHOLE).any():
             shares = np.append(shares, self.elsewhere_share)
             errors = np.column_stack((errors, -errors.sum(axis=1)))
-        return _bars(shares, errors, self.flows.total)
+        # The bias is known only as far as the flows drawn from resemble the true ones: it widens the bars.
+        return DrawnErrors(
+            method=f"parametric bootstrap of the whole estimate from roughened flows, {len(errors)} "
+            "replicates, bias taken off",
+            distribution=shares,
+            centre=shares - errors.mean(axis=0),
+            people=self.flows.total,
+            draws=errors,
+        )
 
     @property
     def standard_error(self) -> FloatArray:
@@ -250,18 +248,3 @@ def middles_km(space: Space, members: FloatArray) -> FloatArray:
     """(districts, any): the middle of the cells of each, weighted by how much of them it has."""
     whole = np.maximum(members.sum(axis=0), 1e-12)
     return np.asarray(members.T @ space.centres / whole[:, None])
-
-
-def _bars(estimate: FloatArray, errors: FloatArray, people: int) -> ErrorBars:
-    """Error bars around the estimate less its bias, as wide as the errors of estimates of drawn trips.
-
-    The bias is known only as far as the flows drawn from resemble the true ones, so it widens the bars too.
-    """
-    return DrawnErrors(
-        method=f"parametric bootstrap of the whole estimate from roughened flows, {len(errors)} "
-        "replicates, bias taken off",
-        distribution=estimate,
-        centre=estimate - errors.mean(axis=0),
-        people=people,
-        draws=errors,
-    )

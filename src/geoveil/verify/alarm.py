@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from geoveil.arrays import FloatArray, IntArray, count, finite, instance, one_blas_thread, uniform
+from geoveil.arrays import FloatArray, IntArray, count, instance, one_blas_thread, part, uniform
 from geoveil.channel.channel import Tally
 from geoveil.channel.operator import Operator
 from geoveil.errors import InvalidInput, Unsupported
@@ -133,8 +133,7 @@ class PoisoningAlarm:
 
     def __post_init__(self) -> None:
         count("seed", self.seed, least=0)
-        if not 0.0 < finite("false_alarm", self.false_alarm) < 1.0:
-            raise InvalidInput(f"false_alarm ({self.false_alarm!r}) must lie between 0 and 1")
+        part("false_alarm", self.false_alarm)
         if count("replicates", self.replicates) < self._least:
             raise InvalidInput(
                 f"replicates ({self.replicates}) must be at least {self._least} to tell one in "
@@ -186,8 +185,8 @@ class PoisoningAlarm:
         """The observed counts, and below them those of honest people under the fitted model."""
         generator = np.random.default_rng(self.seed)
         drawn = []
-        for tally, part in zip(observations.tallies, observations.split(laws), strict=True):
-            law = np.maximum(part, 0.0)
+        for tally, own in zip(observations.tallies, observations.split(laws), strict=True):
+            law = np.maximum(own, 0.0)
             copies = generator.multinomial(tally.total, law / law.sum(), size=self.replicates)
             drawn.append(np.concatenate((tally.counts[None, :], copies)))
         return np.concatenate(drawn, axis=1).astype(np.float64)

@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from geoveil.arrays import FloatArray, IntArray, count, finite, one_blas_thread
+from geoveil.arrays import FloatArray, IntArray, count, one_blas_thread, part
 from geoveil.channel.certificate import Certificate, certify, malformed, pairwise_losses
 from geoveil.channel.channel import FLOAT_TOLERANCE, Channel, checked_channel
 from geoveil.channel.guarantee import Guarantee, checked_guarantee
-from geoveil.errors import InvalidInput, RandomnessFailed, TooLarge, Unsupported
+from geoveil.errors import RandomnessFailed, TooLarge, Unsupported
 from geoveil.randomness import SYSTEM, Randomness, checked_randomness, seeded
 from geoveil.space.projection import ECCENTRICITY_SQUARED, EQUATOR_KM
 from geoveil.space.space import MapSpace, Space
@@ -52,7 +52,7 @@ def _check_ground(space: Space, cells: IntArray, distances: FloatArray) -> Itera
     if not isinstance(space, MapSpace):
         return
     try:
-        lat, lng = (part[cells] for part in space.centres_latlng())
+        lat, lng = (degrees[cells] for degrees in space.centres_latlng())
     except Unsupported:
         return
     # straight lines between places on WGS84, from their earth-centred coordinates
@@ -127,8 +127,7 @@ def audit(
     True
     """
     checked_channel("channel", channel)
-    if not 0 < finite("false_alarm", false_alarm) < 1:
-        raise InvalidInput(f"false_alarm ({false_alarm}) must lie between 0 and 1")
+    part("false_alarm", false_alarm)
     claim = checked_guarantee("claim", claim) or channel.guarantee
     source = checked_randomness(randomness)
     run = _Audit(channel, claim, count("draws", draws, least=1000), false_alarm / 3, source)

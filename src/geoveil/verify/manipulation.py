@@ -53,7 +53,7 @@ class Attack:
         rounds = len(self.channels)
         self.per_round = arrays.count("reports", reports, least=rounds) // rounds
         self.reports = self.per_round * rounds
-        self.fakes_per_round = round(checked_share(share) * self.per_round)
+        self.fakes_per_round = round(arrays.part("share", share) * self.per_round)
         if self.fakes_per_round == 0:
             raise InvalidInput(f"share ({share}) must make at least one fake report in each round")
         self.share = self.fakes_per_round / self.per_round
@@ -111,13 +111,6 @@ class Attack:
         rows = (part.reshape(len(part), -1).astype(np.float64) for part in parts)
         moved = [totals(after_steps(operator, row, steps) - honest) for row in rows]
         return np.concatenate(moved) / self.share
-
-
-def checked_share(share: float) -> float:
-    """The share of fakes as a number between 0 and 1."""
-    if not 0.0 < arrays.finite("share", share) < 1.0:
-        raise InvalidInput(f"share ({share!r}) must lie between 0 and 1")
-    return float(share)
 
 
 # --- Manipulation gain: how far a few fake reports can move the map
