@@ -71,10 +71,7 @@ def islands(city: City) -> dict[str, FloatArray]:
     code[city.grid.cell_at(8, 3)] += 0.01
     for column in range(6, 11):
         code[city.grid.cell_at(9, column)] += (text[cell] - 0.02) / 5
-    return {
-        f"{percent(text[cell], 1)} on A": text,
-        f"{percent(code[cell], 1)} on A": code,
-    }
+    return {f"{percent(prior[cell], 1)} on A": prior for prior in (text, code)}
 
 
 def _places(city: City) -> tuple[int, int, Any, Any]:

@@ -260,10 +260,10 @@ class Outcome:
         seconds = time.perf_counter() - began
         table, picture = folder / f"{experiment.name}.csv", folder / f"{experiment.name}.png"
         write_table(finding.table, table)
-        if finding.draw is None:
-            return cls(experiment, finding, seconds, table=str(table))
-        write_figure(finding, picture)
-        return cls(experiment, finding, seconds, picture=str(picture), table=str(table))
+        if finding.draw is not None:
+            write_figure(finding, picture)
+        drawn = None if finding.draw is None else str(picture)
+        return cls(experiment, finding, seconds, picture=drawn, table=str(table))
 
     @property
     def verdict(self) -> str:

@@ -117,10 +117,8 @@ def report_map(
 
 def _counted(reports: int, space: Space) -> str:
     side = getattr(space, "cell_km", None)
-    cells = number_of(space.size, "cell") + (
-        f" of {side:g} {space.unit}" if side is not None else ""
-    )
-    return f"{number_of(reports, 'report')}; {cells}."
+    wide = "" if side is None else f" of {side:g} {space.unit}"
+    return f"{number_of(reports, 'report')}; {number_of(space.size, 'cell')}{wide}."
 
 
 def _figure(space: Space, panels: int) -> Figure:
@@ -182,13 +180,19 @@ def save_flows(path: str, shown: FlowPicture) -> None:
         ground = np.zeros(shown.space.size) if shown.ends is None else shown.ends
         draw_grounds(axes, shown.space, ground)
         _draw_lines(axes, shown)
-        _draw_stays(axes, shown)
+        # trips that stay in their district as discs, whose area is their share
+        stays = np.diagonal(shown.share)
+        size = np.square(_LARGEST_STAY_POINTS) * stays / max(stays.max(initial=0.0), 1e-300)
+        east, north = shown.middles_km.T
+        axes.scatter(
+            east, north, s=size, facecolor="none", edgecolor=_STAY, linewidths=1.1, zorder=4
+        )
         _draw_legend(axes, shown)
         begun, ended = shown.shown()
-        drawn, stays = float(shown.share[begun, ended].sum()), float(np.trace(shown.share))
+        drawn = float(shown.share[begun, ended].sum())
         title = (
             f"{begun.size} largest flows between districts ({100 * drawn:.0f} % of trips); "
-            f"{100 * stays:.0f} % stay in their district"
+            f"{100 * stays.sum():.0f} % stay in their district"
         )
         axes.set_title(title, fontsize=9)
 
@@ -198,9 +202,7 @@ def _draw_lines(axes: Axes, shown: FlowPicture) -> None:
     from matplotlib.patches import FancyArrowPatch
 
     begun, ended = shown.shown()
-    if not begun.size:
-        return
-    top = float(shown.share[begun, ended].max())
+    top = float(shown.share[begun, ended].max(initial=0.0))
     for origin, destination in zip(begun.tolist(), ended.tolist(), strict=True):
         part = float(shown.share[origin, destination]) / top
         width = max(_THINNEST_POINTS, _WIDEST_POINTS * part)
@@ -212,17 +214,6 @@ def _draw_lines(axes: Axes, shown: FlowPicture) -> None:
             facecolor=_SURE if sure else _UNSURE, edgecolor="none", alpha=0.8, zorder=2 + part,
         )  # fmt: skip
         axes.add_patch(arrow)
-
-
-def _draw_stays(axes: Axes, shown: FlowPicture) -> None:
-    """Trips that stay in their district as discs, whose area is their share."""
-    stays = np.diagonal(shown.share)
-    top = float(stays.max(initial=0.0))
-    if top <= 0:
-        return
-    size = np.square(_LARGEST_STAY_POINTS) * stays / top
-    east, north = shown.middles_km.T
-    axes.scatter(east, north, s=size, facecolor="none", edgecolor=_STAY, linewidths=1.1, zorder=4)
 
 
 def _draw_legend(axes: Axes, shown: FlowPicture) -> None:

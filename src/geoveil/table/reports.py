@@ -80,11 +80,8 @@ class ReportPlaces:
         wanted = np.rint(offset / self._cell_km)
         nearest = np.clip(wanted, first, last).astype(np.int64)
         column, row = (nearest - first).T
-        reports: IntArray = self._numbers[
-            self._nearest[0][row, column], self._nearest[1][row, column]
-        ]
         inside = (nearest == wanted).all(axis=1) & (self._numbers[row, column] >= 0)
-        return reports, inside
+        return self._nearest[row, column], inside
 
     @property
     def _cell_km(self) -> float:
@@ -101,12 +98,11 @@ class ReportPlaces:
         return frozen(numbers)
 
     @cached_property
-    def _nearest(self) -> tuple[IntArray, IntArray]:
-        """(rows, columns): row and column of the nearest place of the rectangle with a report."""
-        rows, columns = scipy.ndimage.distance_transform_edt(
-            self._numbers < 0, return_distances=False, return_indices=True
-        )
-        return rows, columns
+    def _nearest(self) -> IntArray:
+        """(rows, columns): the report nearest to each place of the rectangle."""
+        empty = self._numbers < 0
+        at = scipy.ndimage.distance_transform_edt(empty, return_distances=False, return_indices=True)
+        return self._numbers[tuple(at)]
 
 
 def reported(

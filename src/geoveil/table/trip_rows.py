@@ -91,9 +91,15 @@ class ConsecutiveTrips:
             names, which = part.persons
             who = np.array([known.setdefault(name, len(known)) for name in names], np.float64)
             times = _seconds(part.kept.column(self._time))
-            self._check_times(times, rows)
-            rows += times.size
             timed = np.isfinite(times)
+            if not (timed.all() or self._drop):
+                raise InvalidFile(
+                    f"row {rows + int(np.argmin(timed)) + 1} of {self.name} must have a time in "
+                    f"{self._time!r}, such as 2026-05-01T08:30Z, or seconds, not milliseconds or days; "
+                    f"{REMEDY}"
+                )
+            self._untimed += int(np.count_nonzero(~timed))
+            rows += times.size
             found.append(tuple(each[timed] for each in (who[which], times, part.lat, part.lng)))
             kept = part.kept
         if not found:
@@ -110,17 +116,6 @@ class ConsecutiveTrips:
             lat[begun], lng[begun], kept.slice(0, 0).select([]), persons, (lat[ended], lng[ended])
         )
 
-    def _check_times(self, times: FloatArray, before: int) -> None:
-        missing = np.flatnonzero(~np.isfinite(times))
-        if not missing.size:
-            return
-        if not self._drop:
-            raise InvalidFile(
-                f"row {before + int(missing[0]) + 1} of {self.name} must have a time in {self._time!r}, "
-                f"such as 2026-05-01T08:30Z, or seconds, not milliseconds or days; {REMEDY}"
-            )
-        self._untimed += missing.size
-
 
 def _seconds(values: pa.Array) -> FloatArray:
     """Times as seconds since 1970; NaN where an entry is no time."""
@@ -132,7 +127,9 @@ def _seconds(values: pa.Array) -> FloatArray:
     plain = locations.numbers(values)
     seconds = np.where((np.abs(plain) < _LATEST_S) & ~_all_days(plain), plain, np.nan)
     others = np.flatnonzero(np.isnan(seconds))
-    seconds[others] = [_second(value) for value in values.take(others).to_pylist()]
+    for at, value in zip(others, values.take(others).to_pylist(), strict=True):
+        if (told := time_of(value)) is not None:
+            seconds[at] = told.replace(tzinfo=told.tzinfo or UTC).timestamp()
     return seconds
 
 
@@ -142,13 +139,6 @@ def _all_days(numbers: FloatArray) -> bool:
     dated = (numbers // 1_000_000 == 20) | (numbers // 1_000_000 == 19)
     valid = dated & (month >= 1) & (month <= 12) & (day >= 1) & (day <= 31) & (day % 1 == 0)
     return bool(valid.size and valid.all())
-
-
-def _second(value: Any) -> float:
-    at = time_of(value)
-    if at is None:
-        return float("nan")
-    return (at if at.tzinfo is not None else at.replace(tzinfo=UTC)).timestamp()
 
 
 class TripReporter(obfuscation.Reporter):

@@ -130,18 +130,6 @@ def binary_sink(path: str) -> Iterator[IO[bytes]]:
             yield handle
 
 
-def _pieces(text: str, size: int) -> list[str]:
-    """A text cut into pieces of about a size, none of which a spreadsheet would take for a formula."""
-    pieces, start = [], 0
-    while start < len(text):
-        stop = start + size
-        while text[stop : stop + 1] in FORMULAS:
-            stop += 1
-        pieces.append(text[start:stop])
-        start = stop
-    return pieces
-
-
 class DelimitedWriter(TableWriter):
     """CSV with a header line; text is quoted in the batches where some of it has to be.
 
@@ -170,7 +158,8 @@ class DelimitedWriter(TableWriter):
     def write(self, batch: pa.RecordBatch) -> None:
         if batch.num_rows and self._rest:  # apart from the others, which need no quotes for it
             size = max(_LONGEST_FIELD, -(-len(self._rest) // batch.num_rows))
-            pieces = _pieces(self._rest, size)
+            # none that a spreadsheet would take for a formula
+            pieces = re.findall(rf"(?s).{{1,{size}}}[{re.escape(''.join(FORMULAS))}]*", self._rest)
             self._put(batch.slice(0, len(pieces)), pieces)
             self._rest, batch = "", batch.slice(len(pieces))
         if batch.num_rows:
