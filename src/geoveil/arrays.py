@@ -161,6 +161,12 @@ def indices(name: str, value: Any, size: int) -> IntArray:
     return array.astype(np.int64, copy=False)
 
 
+def ragged(sizes: IntArray) -> tuple[IntArray, IntArray]:
+    """For every i, ``sizes[i]`` entries: i itself, and 0, 1, 2, …"""
+    which = np.repeat(np.arange(sizes.size), sizes)
+    return which, np.arange(which.size) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+
+
 def instance(name: str, value: Any, kind: type, such_as: str) -> Any:
     """The value itself, where it is of the kind; a class is none yet."""
     if not isinstance(value, kind):

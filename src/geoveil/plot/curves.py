@@ -42,16 +42,6 @@ class Curve:
         """The mean over the repetitions at each x."""
         return np.atleast_2d(self.repetitions).mean(axis=0)
 
-    @property
-    def low(self) -> FloatArray:
-        """The lower end of the band: a tenth of the repetitions lie below."""
-        return np.quantile(np.atleast_2d(self.repetitions), 0.1, axis=0)
-
-    @property
-    def high(self) -> FloatArray:
-        """The upper end of the band: a tenth of the repetitions lie above."""
-        return np.quantile(np.atleast_2d(self.repetitions), 0.9, axis=0)
-
 
 def draw_curves(
     axes: Axes,
@@ -70,10 +60,10 @@ def draw_curves(
         drawn = plotted(axes, curve.x, curve.mean, y_scale, color=colour)
         axes.plot(curve.x, drawn, color=colour, marker=mark, markersize=3.5, label=curve.name)
         if np.ndim(curve.repetitions) > 1 and len(curve.repetitions) > 1:
-            low = curve.low
+            low, high = np.quantile(curve.repetitions, (0.1, 0.9), axis=0)
             if y_scale == "log":  # a band that reaches zero ends where the lowest line does
                 low = np.maximum(low, np.nanmin(np.append(drawn, np.inf)))
-            axes.fill_between(curve.x, low, curve.high, color=colour, alpha=0.18, linewidth=0)
+            axes.fill_between(curve.x, low, high, color=colour, alpha=0.18, linewidth=0)
     axes.set(xlabel=x_label, ylabel=y_label, title=title, xscale=x_scale, yscale=y_scale)
     if x_scale == "linear" and all(np.equal(np.mod(curve.x, 1), 0).all() for curve in curves):
         axes.xaxis.get_major_locator().set_params(integer=True)  # type: ignore[call-arg]

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import fft
 
-from geoveil.arrays import BoolArray, FloatArray, IntArray, count, frozen, numbers
+from geoveil.arrays import BoolArray, FloatArray, IntArray, count, frozen, numbers, ragged
 from geoveil.channel.kernel import DenseKernel, Kernel, LatticeKernel, PartialKernel, kernel_on
 from geoveil.errors import InvalidInput, OutsideSpace, TooLarge
 from geoveil.space import register_space
@@ -93,11 +93,9 @@ class CountVectors(Space):
         for place in range(self.places):
             first = np.maximum(self.lower[place], left - most[place + 1])
             last = np.minimum(self.upper[place], left - least[place + 1])
-            choices = last - first + 1
-            starts = np.cumsum(choices) - choices
-            chosen = np.arange(int(choices.sum())) - np.repeat(starts - first, choices)
-            columns = [np.repeat(column, choices) for column in columns] + [chosen]
-            left = np.repeat(left, choices) - chosen
+            which, more = ragged(last - first + 1)
+            columns = [*(column[which] for column in columns), first[which] + more]
+            left = left[which] - columns[-1]
         return frozen(np.stack(columns, axis=1))
 
     @cached_property

@@ -66,9 +66,7 @@ class Prior:
         """The different rows in the order in which they first occur."""
         _, first, kind = np.unique(rows, axis=0, return_index=True, return_inverse=True)
         order = np.argsort(first)
-        rank = np.empty_like(order)
-        rank[order] = np.arange(order.size)
-        return cls(frozen(rows[first[order]]), frozen(rank[kind.ravel()]))
+        return cls(frozen(rows[first[order]]), frozen(np.argsort(order)[kind.ravel()]))
 
     @property
     def people(self) -> int:

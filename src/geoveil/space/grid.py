@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from geoveil.space.masked_grid import MaskedGrid
 
 CELL_LIMIT = 10**8
-"""No grid has more cells than this."""
+"""No grid and no line has more cells than this."""
 SLACK = 0.01
 """A place at most this part of a cell off the lattice counts as inside."""
 
@@ -303,10 +303,6 @@ def _cells_across(box: Box, cell_km: float) -> tuple[float, float]:
 # --- The line: whole numbers in a row
 
 
-LENGTH_LIMIT = 10**8
-"""No line has more cells than this."""
-
-
 @dataclass(frozen=True, eq=False)
 class Line(Space):
     """The whole numbers 0 … size − 1 with distance \\|a − b\\|: ages, hours, steps along a road.
@@ -326,8 +322,8 @@ class Line(Space):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "size", count("size", self.size))
-        if self.size > LENGTH_LIMIT:
-            raise TooLarge(f"the size of a line must be at most {LENGTH_LIMIT:,}; use wider steps")
+        if self.size > CELL_LIMIT:
+            raise TooLarge(f"the size of a line must be at most {CELL_LIMIT:,}; use wider steps")
 
     def _centres(self) -> FloatArray:
         return np.arange(self.size, dtype=np.float64)[:, None]

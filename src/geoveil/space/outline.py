@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from geoveil.arrays import ArrayLike, BoolArray, FloatArray, IntArray
+from geoveil.arrays import ArrayLike, BoolArray, FloatArray, IntArray, ragged
 from geoveil.errors import InvalidFile, InvalidInput, TooLarge
 from geoveil.space.box import Box
 from geoveil.space.grid import Grid
@@ -304,7 +304,7 @@ def _cut(ring: FloatArray) -> FloatArray:
     after = np.roll(ring, -1, axis=0)
     parts = np.maximum(np.ceil(np.abs(after - ring).max(axis=1) / _LONGEST), 1.0).astype(np.int64)
     _check_pieces(int(parts.sum()))
-    edge, part = _ragged(parts)
+    edge, part = ragged(parts)
     return ring[edge] + (part / parts[edge])[:, None] * (after - ring)[edge]
 
 
@@ -375,17 +375,11 @@ def _crossings(start: FloatArray, end: FloatArray, columns: int) -> tuple[IntArr
         if axis == 0:  # an edge that leaves to the east crosses the last line too
             lines += (np.maximum(start[:, 0], end[:, 0]) > columns) & (low < columns)
         _check_pieces(int(lines.sum()))
-        edge, line = _ragged(lines)
+        edge, line = ragged(lines)
         away = end[edge, axis] - start[edge, axis]
         edges.append(edge)
         places.append(np.clip((first[edge] + line - start[edge, axis]) / away, 0.0, 1.0))
     return np.concatenate(edges), np.concatenate(places)
-
-
-def _ragged(sizes: IntArray) -> tuple[IntArray, IntArray]:
-    """For every i, ``sizes[i]`` entries: i itself, and 0, 1, 2, …"""
-    which = np.repeat(np.arange(sizes.size), sizes)
-    return which, np.arange(which.size) - np.repeat(np.cumsum(sizes) - sizes, sizes)
 
 
 def _check_pieces(pieces: int) -> None:

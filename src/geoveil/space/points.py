@@ -111,7 +111,7 @@ class Points(MapSpace):
     @property
     def standing(self) -> FloatArray:
         """(any, 2): where people of a place stand, in cells from it: at it, or three places around it."""
-        return self._around(self._first_turn) if self.around else np.zeros((1, 2))
+        return _SPREAD * _turned(self._first_turn, 3) if self.around else np.zeros((1, 2))
 
     @property
     def all_over(self) -> tuple[FloatArray, FloatArray]:
@@ -134,11 +134,6 @@ class Points(MapSpace):
     def _first_turn(self) -> float:
         """Where the first corner of a cell is, as an angle from the east."""
         return 0.0
-
-    @staticmethod
-    def _around(turned: float) -> FloatArray:
-        """Three places that stand for all in a cell, in cells from its middle."""
-        return _SPREAD * _turned(turned, 3)
 
     def somewhere_km(self, cells: IntArray, uniform: FloatArray) -> FloatArray:
         """(k, 2): where somebody of each cell stands, from its centre; from two even numbers (k, 2)."""

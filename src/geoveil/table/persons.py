@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 import numpy as np
 import numpy.typing as npt
 
-from geoveil.arrays import BoolArray, IntArray, count, one_of
+from geoveil.arrays import BoolArray, IntArray, count, one_of, ragged
 from geoveil.randomness import SYSTEM, Randomness
 
 if TYPE_CHECKING:
@@ -197,7 +197,7 @@ def _ranks(persons: IntArray, order: IntArray) -> IntArray:
     """The rank of each row among those of its person; ``order`` sorts by person, then by rank."""
     starts = np.flatnonzero(np.diff(persons[order], prepend=-1))
     ranks = np.empty_like(order)
-    ranks[order] = np.arange(order.size) - np.repeat(starts, np.diff(starts, append=order.size))
+    ranks[order] = ragged(np.diff(starts, append=order.size))[1]
     return ranks
 
 

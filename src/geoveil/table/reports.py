@@ -101,7 +101,9 @@ class ReportPlaces:
     def _nearest(self) -> IntArray:
         """(rows, columns): the report nearest to each place of the rectangle."""
         empty = self._numbers < 0
-        at = scipy.ndimage.distance_transform_edt(empty, return_distances=False, return_indices=True)
+        at = scipy.ndimage.distance_transform_edt(
+            empty, return_distances=False, return_indices=True
+        )
         return self._numbers[tuple(at)]
 
 
