@@ -6,11 +6,13 @@ import random
 from collections import Counter
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 import geoveil as gv
+from geoveil.channel.channel import Tally
 from geoveil.document.wire import MechanismDocument
 from geoveil.errors import InvalidInput
 from geoveil.server.campaigns import (
@@ -22,6 +24,7 @@ from geoveil.server.round_documents import SLOW_CLOCKS_S, served
 from geoveil.server.worker import Jobs
 from geoveil.store import CampaignRecord, RoundRecord, open_store
 from geoveil.store.sqlite import SqliteStore
+from geoveil.verify.guard import Guarded, GuardedUpdate
 from server.rounds_support import HOUR, NOON, City, Clock, campaign_settings, raises_problem
 from store.disk import Disk, Shadow, remains
 from store.memory import MemoryStore, open_any
@@ -519,8 +522,15 @@ def test_fakes_are_found_in_a_mechanism_that_was_renewed() -> None:
     assert body["interval"]["rounds"] == [1, 3]
 
 
-def test_new_fakes_at_a_known_cell_are_an_alarm_again() -> None:
+def test_new_fakes_at_a_known_cell_are_an_alarm_again(monkeypatch: pytest.MonkeyPatch) -> None:
     city, target = poisoned_city(True)
+    inspect, looks = GuardedUpdate.inspect, []
+
+    def counted(guard: GuardedUpdate, tallies: list[Tally], **given: Any) -> Guarded:
+        looks.append(len(tallies))
+        return inspect(guard, tallies, **given)
+
+    monkeypatch.setattr(GuardedUpdate, "inspect", counted)
     city.report(2000)
     city.campaigns.close("paris")
     city.work()
@@ -529,6 +539,7 @@ def test_new_fakes_at_a_known_cell_are_an_alarm_again() -> None:
     city.count([target] * 150, city.campaigns.mechanism("paris"))
     city.campaigns.close("paris")
     city.work()
+    assert looks == [2, 3]  # once at a close, though the new round seems to disagree
     alarm = city.estimated()["alarm"]
     assert alarm["raised"] is True
     assert [3, target] in [each[:2] for each in alarm["fakes"]["found"]]

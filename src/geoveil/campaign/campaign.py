@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence, Sized
+from collections.abc import Callable, Iterable, Mapping, Sequence, Sized
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,8 @@ from geoveil.verify.guard import Guarded, GuardedUpdate, Suspicion
 
 MINIMUM_REPORTS = 100
 """A round with fewer is neither released nor used, in the library and in the service, unless said."""
+Inspected = Callable[..., Guarded | None]
+"""What a guard says about the rounds of these numbers; ``None`` where there is none."""
 _VERSION = 1
 
 
@@ -241,15 +244,25 @@ class Campaign:
         if not self.rule.pools:
             used = tuple(as_then.values())[-1:]
             return Closing(used, self.rule.estimate(used[0].counted, self._believed(last)))
-        standing = self._standing(as_then, last)
+
+        @cache
+        def inspected(*numbers: int) -> Guarded | None:
+            """What the guard says about these rounds, in seconds, asked twice where one disagreed."""
+            guard = self.rule.guard(self._least)
+            some = [as_then[number] for number in numbers]
+            return None if guard is None else self._inspected(guard, some, last)
+
+        standing = self._standing(as_then, last, inspected)
         used = tuple(done for n, done in as_then.items() if n in standing.agreeing)
         waiting = tuple(done for n, done in as_then.items() if n in standing.waiting)
-        choices, estimate, guarded = self._estimated(used, last, len(before) + 1)
+        choices, estimate, guarded = self._estimated(used, last, len(before) + 1, inspected)
         depends = choices is not None and choices.dependent
         held = self._held(used, estimate, depends=depends)
         return Closing(used, held, guarded, standing, waiting, choices)
 
-    def _standing(self, as_then: Mapping[int, Round], last: Round | None) -> one_map.Standing:
+    def _standing(
+        self, as_then: Mapping[int, Round], last: Round | None, inspected: Inspected
+    ) -> one_map.Standing:
         """Which rounds agree, where that is known of those before the last estimate."""
         tallies = {number: done.counted for number, done in as_then.items()}
         before = one_map.NO_ROUNDS if last is None else last.standing
@@ -263,25 +276,26 @@ class Campaign:
 
         take_over = not self.rule.trusted_seed
         found = one_map.settled(before, tallies, fitted, take_over=take_over)
-        guard = self.rule.guard(self._least)
-        if guard is None or found.waiting == before.waiting:
+        if found.waiting == before.waiting:
+            return found
+        some = [done for number, done in as_then.items() if number not in before.aside]
+        guarded = inspected(*(done.number for done in some))
+        if guarded is None:
             return found
         # what the guard takes for fakes is no sign that people have moved
-        some = [done for number, done in as_then.items() if number not in before.aside]
-        left = self._inspected(guard, some, last).left
-        cleaned = {done.number: done.counted for done in without(some, left)}
+        cleaned = {done.number: done.counted for done in without(some, guarded.left)}
         return one_map.settled(before, tallies | cleaned, fitted, take_over=take_over)
 
     def _estimated(
-        self, used: Sequence[Round], last: Round | None, look: int
+        self, used: Sequence[Round], last: Round | None, look: int, inspected: Inspected
     ) -> tuple[one_map.Choices | None, Estimate, Guarded | None]:
         """The estimate from rounds that agree: of all reports together while the choice allows it."""
         tallies, believed = counted(used), self._believed(last)
-        guard, guarded = self.rule.guard(self._least), None
+        numbers = [done.number for done in used]
         if len(self.rule.promises) == 1:
-            if guard is None:
+            guarded = inspected(*numbers)
+            if guarded is None:
                 return None, self.rule.estimate(tallies, believed), None
-            guarded = self._inspected(guard, used, last)
             return None, guarded.estimate, guarded
         levels = one_map.by_promise([done.tallies for done in used])
         estimate = self.rule.estimate(tallies, believed)
@@ -290,10 +304,10 @@ class Campaign:
         dependent = bool(last and last.dependent) or (
             compared is not None and compared.p_value < level
         )
+        guarded = None if dependent else inspected(*numbers)
         if dependent:
             estimate = one_map.average_of_levels(levels, self.rule.estimator)
-        elif guard is not None:
-            guarded = self._inspected(guard, used, last)
+        elif guarded is not None:
             estimate = guarded.estimate
         told = one_map.contributions(self.rule.promises, levels, estimate, self._least)
         return one_map.Choices(told, self._least, compared, dependent, level), estimate, guarded
