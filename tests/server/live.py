@@ -10,10 +10,16 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import httpx
+import msgspec
+
+from geoveil.server.campaigns import Campaigns
+from geoveil.server.settings_of_campaign import CampaignSettings
+from geoveil.store import open_store
 
 TOKEN = "a-token-for-tests-only"
 HANG_S = 180
@@ -132,6 +138,14 @@ class Live:
             answer = operator.post("/api/campaigns", json=LYON | changes)
         assert answer.status_code == 201, answer.text
         return str(answer.json()["id"])
+
+    def kept_campaign(self, **changes: Any) -> str:
+        """Put a campaign into the store as another process of the service would; its id.
+
+        The same one is designed once in this process, and in the server it would take a second each time.
+        """
+        with closing(open_store(self.database)) as store:
+            return Campaigns(store).create(msgspec.convert(LYON | changes, CampaignSettings)).id
 
     def mechanism(self, campaign: str) -> dict[str, Any]:
         with self.client() as client:
