@@ -53,7 +53,7 @@ def test_a_database_out_of_reach_is_answered_503_and_heals(
 ) -> None:
     """Connections that say nothing any more, and then such as are cut."""
     with Proxy(postgres.database()) as proxy, Live(tmp_path, proxy.address) as server:
-        server.campaign()
+        server.kept_campaign()
         mechanism, path = server.mechanism("lyon")["id"], "/api/campaigns/lyon/reports"
         told: list[bool] = []
         for cut in (False, True):
@@ -103,7 +103,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 def test_readiness_says_no_on_a_full_disk_and_heals(small_disk: Path, tmp_path: Path) -> None:
     database = f"sqlite:///{small_disk / 'geoveil.db'}"
     with Live(tmp_path, database) as server:
-        server.campaign()
+        server.kept_campaign()
         mechanism, path = server.mechanism("lyon")["id"], "/api/campaigns/lyon/reports"
         acknowledged = Counter[int]()
 
