@@ -7,12 +7,5 @@ from geoveil.client.ledger_book import Charge
 from geoveil.client.refusal import REASONS, Refused, Unacknowledged
 
 __all__ = [
-    "REASONS",
-    "Charge",
-    "Device",
-    "Ledger",
-    "Patience",
-    "Receipt",
-    "Refused",
-    "Unacknowledged",
-]
+    "REASONS", "Charge", "Device", "Ledger", "Patience", "Receipt", "Refused", "Unacknowledged",
+]  # fmt: skip

@@ -129,15 +129,12 @@ class Budget:
     def summary(self) -> str:
         """The ledger in words: about people where it knows how they came into every mechanism."""
         spent = spent_in_words(len(self.charges), self.guarantee)
-        return (
-            f"{spent}; {left_in_words(self.limit_per_km, self.guarantee)} left. {self._meaning()}"
-        )
-
-    def _meaning(self) -> str:
+        left = left_in_words(self.limit_per_km, self.guarantee)
+        meaning = between_places(self.guarantee, NEARBY_KM, reports=max(1, len(self.charges)))
         channels = [mechanism for mechanism, _ in self.answers]
         if channels and SumOfGuarantees(tuple(map(_promise, channels))).parts == (self.guarantee,):
-            return explain_together(channels, NEARBY_KM)
-        return between_places(self.guarantee, NEARBY_KM, reports=max(1, len(self.charges)))
+            meaning = explain_together(channels, NEARBY_KM)
+        return f"{spent}; {left} left. {meaning}"
 
 
 def _promise(mechanism: Channel) -> GeoIndistinguishability:

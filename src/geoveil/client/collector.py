@@ -322,6 +322,22 @@ class Patience:
             self.sleep(pause)
         return False
 
+    def answer(self, request: Callable[[], Answer]) -> Answer | None:
+        """The first answer that is not a request to wait, or ``None``."""
+        answers: list[Answer] = []
+
+        def attempt() -> float | None:
+            try:
+                answer = request()
+            except Unreachable:
+                return 0.0
+            if answer.status in _LATER or answer.status >= 500:
+                return answer.retry_after_s
+            answers.append(answer)
+            return None
+
+        return answers[0] if self.until(attempt) else None
+
 
 @lru_cache(maxsize=16)
 def offered(body: bytes) -> tuple[MechanismDocument, ...]:
@@ -374,10 +390,8 @@ class Collector:
             raise Refused("level")
         if document.campaign != self._address.campaign:
             raise Refused("campaign")
-        if trip is False and document.trips:
-            raise Refused("trips")
-        if trip is True and not document.trips:
-            raise Refused("places")
+        if trip not in (None, document.trips):
+            raise Refused("trips" if document.trips else "places")
         if cost_of(document).epsilon_per_km > max_epsilon_per_km:
             raise Refused("promise")
         if now_s < document.not_before_s - CLOCK_SKEW_S:
@@ -410,7 +424,9 @@ class Collector:
 
     def _fetched(self) -> tuple[MechanismDocument, ...]:
         path, tag = self._address.mechanism_path, tag_of(self._latest) if self._latest else None
-        answer = self._patiently(lambda: self._transport.get(path, tag=tag, limit=LARGEST_ANSWER))
+        answer = self._patience.answer(
+            lambda: self._transport.get(path, tag=tag, limit=LARGEST_ANSWER)
+        )
         if answer is None:
             raise Refused("unreachable")
         self._date_s = answer.date_s
@@ -435,7 +451,8 @@ class Collector:
             report["to"] = charge.to_cell
         path, body = self._address.reports_path, json.dumps(report, separators=(",", ":")).encode()
         try:
-            answer = self._patiently(lambda: self._transport.post(path, body, limit=_ANSWER_BYTES))
+            post = self._transport.post
+            answer = self._patience.answer(lambda: post(path, body, limit=_ANSWER_BYTES))
         except Refused as refused:  # of the connection, not of the report
             return str(refused), ""
         if answer is None:
@@ -448,22 +465,6 @@ class Collector:
         if problem:
             return f"the collector did not count it now ({problem})", problem
         return "the answer was not a collector's", ""
-
-    def _patiently(self, request: Callable[[], Answer]) -> Answer | None:
-        """The first answer that is not a request to wait, or ``None``."""
-        answers: list[Answer] = []
-
-        def attempt() -> float | None:
-            try:
-                answer = request()
-            except Unreachable:
-                return 0.0
-            if answer.status in _LATER or answer.status >= 500:
-                return answer.retry_after_s
-            answers.append(answer)
-            return None
-
-        return answers[0] if self._patience.until(attempt) else None
 
 
 def cost_of(document: MechanismDocument) -> BetweenPositions:

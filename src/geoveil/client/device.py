@@ -25,16 +25,9 @@ from geoveil.client.collector import (
 )
 from geoveil.client.ledger import Ledger
 from geoveil.client.ledger_book import Again, Charge, Period, Round, day_of
-from geoveil.client.location import (
-    Beyond,
-    Locate,
-    Whereabouts,
-    end_of_trip,
-    in_words,
-    space_id,
-    whereabouts,
-)
+from geoveil.client.location import Beyond, Locate, Whereabouts, end_of_trip, in_words, whereabouts
 from geoveil.client.refusal import Refused, Unacknowledged
+from geoveil.document.canonical import document_id
 from geoveil.document.wire import MechanismDocument
 from geoveil.errors import InvalidInput, RandomnessFailed
 from geoveil.position.whole_law import DRAW_BYTES
@@ -234,20 +227,18 @@ class Device:
         if earlier is not None:
             return self._nothing_more(earlier, spent)
         self.ledger.check(current, self.limits, now_s)
-        cost = current.promise
+        cost, many = current.promise, ""
+        if (
+            self.again != "never"
+        ):  # what many reports tell together about somebody who moves a little
+            together = explain_nearby(cost * MANY, NEARBY_KM, AROUND_KM, reports=MANY)
+            many = f" {MANY} such reports cost {(cost * MANY).amount()} together. {together}"
         return (
             f"Round {document.round} of the campaign {document.campaign} at {self.address.origin}: "
             f"{in_words(document, self._collector.slot(document, now_s))} This report costs {cost.amount()}; "
             f"{self.limits.left_in_words(spent)}. {self._operator(spent, cost)} "
-            f"{_AGAIN[self.again]}{self._again(cost)}{_AHEAD if spent.ahead else ''}"
+            f"{_AGAIN[self.again]}{many}{_AHEAD if spent.ahead else ''}"
         )
-
-    def _again(self, cost: BetweenPositions) -> str:
-        """What many reports of this kind tell together about somebody who moves a little."""
-        if self.again == "never":
-            return ""
-        together = explain_nearby(cost * MANY, NEARBY_KM, AROUND_KM, reports=MANY)
-        return f" {MANY} such reports cost {(cost * MANY).amount()} together. {together}"
 
     def summary(self) -> str:
         """The ledger in words: what all reports have cost together, and those to this operator."""
@@ -255,17 +246,14 @@ class Device:
         together = spent_in_words(spent.reports, spent.lifetime)
         limits = self.limits.left_in_words(spent)
         meaning = between_places(spent.lifetime, NEARBY_KM, reports=max(1, spent.reports))
+        if spent.reports > 1:  # the same about people who move a little between their reports
+            more = explain_nearby(spent.lifetime, NEARBY_KM, AROUND_KM, reports=spent.reports)
+            meaning += f" {more}"
         return (
-            f"{together}; {limits}. {self._operator(spent)} {meaning}{self._nearby(spent)}"
+            f"{together}; {limits}. {self._operator(spent)} {meaning}"
             f"{_BETWEEN_CELLS if spent.cells else ''}{_OF_TRIPS if spent.trips else ''}"
             f"{_AHEAD if spent.ahead else ''}"
         )
-
-    def _nearby(self, spent: Spent) -> str:
-        """The same about people who move a little between their reports."""
-        if spent.reports < 2:
-            return ""
-        return f" {explain_nearby(spent.lifetime, NEARBY_KM, AROUND_KM, reports=spent.reports)}"
 
     def history(self) -> list[Charge]:
         """Everything that ever left through this ledger, over all campaigns, in order."""
@@ -277,9 +265,8 @@ class Device:
         """Report from one place or from both ends of a trip; a text says what is wrong with one."""
         given = tuple(each for each in ends if isinstance(each, Whereabouts))
         try:
-            for each in ends:
-                if isinstance(each, str):
-                    raise InvalidInput(each)
+            for wrong in [each for each in ends if isinstance(each, str)]:
+                raise InvalidInput(wrong)
             if one_of("outside", outside, get_args(Beyond)) == "refuse":
                 warnings.warn(SILENCE_TELLS, stacklevel=3)
             return self._delivered(self._reported(given, outside))
@@ -342,7 +329,7 @@ class Device:
             raise
         current = Round(
             campaign=name,
-            space=space_id(document),
+            space=document_id(document.area.to_dict()),
             number=document.round,
             mechanism=document.id,
             promise=cost_of(document),

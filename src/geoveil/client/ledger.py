@@ -161,18 +161,11 @@ class Ledger:
             if earlier is not None:
                 return earlier
             tables.check(book, current, limits, now_s)
-            paid = (current.campaign, current.number, current.mechanism, report)
             promise, day = current.promise, tables.day_of(now_s)
-            end = dict(zip(("to_cell", "to_lat", "to_lng"), ended or (), strict=False))
+            paid = (current.campaign, current.number, current.mechanism, report)
+            end = (None, None, None) if ended is None else ended
             charge = Charge(
-                *paid,
-                promise.epsilon_per_km,
-                "sent",
-                *drawn,
-                day=day,
-                slack_nats=promise.slack,
-                slot=slot,
-                **end,  # type: ignore[arg-type]  # a cell, and two degrees
+                *paid, promise.epsilon_per_km, "sent", *drawn, "", day, promise.slack, slot, *end
             )
             tables.add(book, charge)
             tables.move_on(book, current.campaign, period)

@@ -41,15 +41,6 @@ def kind_of(path: Path) -> Kind:
     return "first format" if beginning[:1] == b"{" else "something else"
 
 
-@contextmanager
-def _opened(path: Path, flags: int) -> Iterator[int]:
-    handle = os.open(path, flags, 0o600)
-    try:
-        yield handle
-    finally:
-        os.close(handle)
-
-
 def keep_private(path: Path) -> None:
     """Readable and writable by its owner only."""
     if sys.platform != "win32" and stat.S_IMODE(path.stat().st_mode) != 0o600:
@@ -59,8 +50,7 @@ def keep_private(path: Path) -> None:
 def make_empty(path: Path) -> None:
     """An empty file of its owner's only, in the place of any other."""
     path.unlink(missing_ok=True)
-    with _opened(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL):
-        pass
+    os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
 
 
 def write_durably(path: Path, content: bytes) -> None:
@@ -95,7 +85,8 @@ else:
 def locked(path: Path, wait_s: float) -> Iterator[None]:
     """Hold the lock of a file against every other process and thread."""
     last = time.monotonic() + wait_s
-    with _opened(path, os.O_RDWR | os.O_CREAT) as handle:
+    handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+    try:
         while True:
             try:
                 _lock(handle)
@@ -104,7 +95,9 @@ def locked(path: Path, wait_s: float) -> Iterator[None]:
                 if time.monotonic() > last:
                     raise Refused("ledger-busy") from None
                 time.sleep(0.01)
-        yield  # closing the handle lets the lock go, and so does the end of the process
+        yield
+    finally:
+        os.close(handle)  # lets the lock go, and so does the end of the process
 
 
 # --- The first format: one JSON file with its own checksum, which held true cells under a key beside them

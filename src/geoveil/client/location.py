@@ -11,9 +11,8 @@ import numpy as np
 from geoveil.channel.words import NEARBY_KM, explain, explain_trip
 from geoveil.client.ledger_book import Drawn
 from geoveil.client.refusal import Refused, without_frames
-from geoveil.document.canonical import document_id
 from geoveil.document.wire import MechanismDocument
-from geoveil.errors import OutsideSpace, two_digits
+from geoveil.errors import two_digits
 
 Beyond = Literal["clamp", "refuse"]
 """A location outside the cells: the nearest place inside takes its place, or nothing is sent."""
@@ -46,11 +45,16 @@ class Whereabouts:
             accuracy_km = more[0] if more else accuracy_km
             if len(more) > 1 or not (_is_number(lat) and _is_number(lng)):
                 raise TypeError
-            if accuracy_km is not None and not _is_fine(accuracy_km, document):
-                raise Refused("accuracy", f"cells of {1000 * document.area.cell_km:.4g} m")
-            return draw_at(document, float(lat), float(lng), bits, outside)
-        except OutsideSpace:
-            raise Refused("outside") from None
+            area, law = document.area, document.law
+            if accuracy_km is not None and not (
+                _is_number(accuracy_km) and 0 <= accuracy_km <= area.cell_km
+            ):  # for the map's sake, not for privacy
+                raise Refused("accuracy", f"cells of {1000 * area.cell_km:.4g} m")
+            place = area.place_km(float(lat), float(lng))
+            if outside == "refuse" and not area.inside(float(lat), float(lng)):
+                raise Refused("outside")
+            reported = law.draw(law.steps_of(place), bits)  # the same work everywhere
+            return reported, *area.latlng(law.centres.points_km[reported])
         except (TypeError, ValueError, ArithmeticError):
             raise Refused("location") from None
 
@@ -85,31 +89,6 @@ def end_of_trip(name: str, given: Any) -> Whereabouts | str:
 
 def _is_number(value: object) -> bool:
     return isinstance(value, Real) and not isinstance(value, bool)
-
-
-def _is_fine(accuracy_km: Any, document: MechanismDocument) -> bool:
-    """Whether a fix is no coarser than a cell; for the map's sake, not for privacy."""
-    return _is_number(accuracy_km) and 0 <= accuracy_km <= document.area.cell_km
-
-
-# --- The law of a document: all that a device asks of it, and the one place that knows how
-
-
-def space_id(document: MechanismDocument) -> str:
-    """SHA-256 of where reports can lie, which a campaign must not change."""
-    return document_id(document.area.to_dict())
-
-
-def draw_at(
-    document: MechanismDocument, lat: float, lng: float, bits: bytes, outside: Beyond
-) -> Drawn:
-    """The report for a position, and the centre of the cell it names; the same work everywhere."""
-    area, law = document.area, document.law
-    place = area.place_km(lat, lng)
-    if outside == "refuse" and not area.inside(lat, lng):
-        raise OutsideSpace("the location lies outside")
-    reported = law.draw(law.steps_of(place), bits)
-    return reported, *area.latlng(law.centres.points_km[reported])
 
 
 def in_words(document: MechanismDocument, slot: int | None = None) -> str:

@@ -26,7 +26,7 @@ from geoveil.arrays import FloatArray, IntArray
 from geoveil.channel.guarantee import BetweenPositions
 from geoveil.channel.words import NEARBY_KM, explain, spend_in_words
 from geoveil.client import Device, Patience
-from geoveil.client.collector import Address, Collector, Network, Unreachable, check_promise
+from geoveil.client.collector import Address, Collector, Network, check_promise
 from geoveil.demo.city import City, simulated_city
 from geoveil.document.wire import MechanismDocument, report_texts
 from geoveil.errors import GeoveilError
@@ -181,7 +181,6 @@ _TOGETHER = 1000
 _ANSWER_BYTES = 1 << 20
 _REQUEST_S = 600.0
 """For one request: the machine may be slow and the collector runs on it too."""
-_BUSY = frozenset({429, 503})
 
 
 class Participants:
@@ -237,21 +236,12 @@ class Participants:
 
     def _send(self, texts: list[bytes]) -> None:
         """Hand reports over together, again while the collector is busy: an id is counted once."""
-        body = b'{"reports":[%s]}' % b",".join(texts)
-        counted: list[int] = []
-
-        def attempt() -> float | None:
-            try:
-                answer = self._network.post(self._address.reports_path, body, limit=_ANSWER_BYTES)
-            except Unreachable:
-                return 0.0
-            if answer.status in _BUSY:
-                return answer.retry_after_s
-            results = json.loads(answer.body).get("results", []) if answer.status == 200 else []
-            counted.append(sum(result["status"] == "counted" for result in results))
-            return None
-
-        if not self._patience.until(attempt) or counted != [len(texts)]:
+        path, body = self._address.reports_path, b'{"reports":[%s]}' % b",".join(texts)
+        answer = self._patience.answer(lambda: self._network.post(path, body, limit=_ANSWER_BYTES))
+        if answer is None or answer.status != 200:
+            raise CollectorFailed("the collector must take the reports of the story")
+        results = json.loads(answer.body)["results"]
+        if sum(result["status"] == "counted" for result in results) != len(texts):
             raise CollectorFailed("the collector must count every report of the story")
 
 

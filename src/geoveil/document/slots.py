@@ -21,7 +21,7 @@ _MINUTES = {"day": 1440, "week": 10_080}
 _LATEST_S = 1 << 40
 _ZONE = re.compile(r"[A-Z][A-Za-z0-9_+-]{0,29}(/[A-Za-z0-9_+-]{1,30}){0,2}")
 """Names of the database begin with a capital; a machine's own time, such as ``localtime``, does not."""
-_FIELDS = {"zone", "every", "names", "starts"}
+_FIELDS = ("zone", "every", "names", "starts")
 
 
 @dataclass(frozen=True)
@@ -101,11 +101,9 @@ class Slots:
     @classmethod
     def from_dict(cls, values: Any) -> Slots:
         """The slots that ``to_dict`` described; ``InvalidFile`` for anything else."""
-        if not isinstance(values, Mapping) or set(values) != _FIELDS:
+        if not isinstance(values, Mapping) or set(values) != set(_FIELDS):
             raise InvalidFile("slots must have zone, every, names and starts")
-        zone, every, names, starts = (
-            values[field] for field in ("zone", "every", "names", "starts")
-        )
+        zone, every, names, starts = (values[field] for field in _FIELDS)
         if not isinstance(zone, str) or not _ZONE.fullmatch(zone):
             raise InvalidFile("the zone of slots must be a name such as Europe/Paris")
         if every not in get_args(Every):

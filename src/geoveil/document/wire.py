@@ -13,6 +13,7 @@ from itertools import pairwise
 from typing import Any, TypeVar
 
 from geoveil.arrays import IntArray
+from geoveil.channel.channel import Channel
 from geoveil.channel.guarantee import BetweenPositions
 from geoveil.document import canonical
 from geoveil.document.area import (
@@ -236,7 +237,7 @@ def tag_of(documents: Sequence[MechanismDocument]) -> str:
 
 
 def publish(
-    mechanism: PositionalElastic,
+    mechanism: Channel,
     *,
     campaign: str,
     round: int,
@@ -316,10 +317,12 @@ def _document(values: dict[str, Any]) -> MechanismDocument:
     expires = _whole("expires", values["expires"], 0, _LATEST_S)
     _require(begins < expires, "times", "it expires before it begins")
     _require(values.get("trips", True) is True, "trips", "trips is something else than true")
-    slots = values.get("slots")
+    slots, campaign = values.get("slots"), values["campaign"]
     area, law, promise = stated_law(values)
+    named = isinstance(campaign, str) and re.fullmatch(NAMED_PATTERN, campaign) is not None
+    _require(named, "campaign", "its campaign is not a name of a–z, 0–9 and hyphens")
     document = MechanismDocument(
-        campaign=_campaign(values["campaign"]),
+        campaign=campaign,
         round=_whole("round", values["round"], 1, 1 << 31),
         level=_whole("level", values["level"], 0, MOST_LEVELS - 1),
         area=area,
@@ -351,7 +354,11 @@ def stated_law(values: Mapping[str, Any]) -> tuple[Area, WholeLaw, BetweenPositi
     _require(step % 2 == 0, "step", "step is not an even number")
     rim = _whole("rim", values["rim"], 0, 1)
     centres = _sound("space", lambda: area.centres(step=step, rim=rim))
-    weights = _sound("weights", lambda: _weights(values["weights"], area))
+    given = values["weights"]
+    weights = _sound(
+        "weights",
+        lambda: unpacked_weights(given) if area.many else unpacked_integers("weights", given),
+    )
     plain = WholeLaw(
         centres, _sound("weights", lambda: _one_each(weights, centres.size)),
         RoundedCone(beta, ROUNDING_CELLS * area.cell_km),
@@ -359,10 +366,6 @@ def stated_law(values: Mapping[str, Any]) -> tuple[Area, WholeLaw, BetweenPositi
     kernel = _sound("kernel", lambda: unpacked_integers("kernel", values["kernel"]))
     law = _sound("kernel", lambda: replace(plain, stated=kernel))
     return area, law, BetweenPositions(epsilon, slack)
-
-
-def _weights(text: Any, area: Area) -> IntArray:
-    return unpacked_weights(text) if area.many else unpacked_integers("weights", text)
 
 
 def _one_each(weights: IntArray, size: int) -> IntArray:
@@ -401,12 +404,6 @@ def _size(level: Mapping[str, Any]) -> int:
         return len(canonical.canonical_bytes(level))
     except (ValueError, RecursionError):
         raise RefusedDocument("json", "a level has no canonical JSON") from None
-
-
-def _campaign(value: Any) -> str:
-    named = isinstance(value, str) and re.fullmatch(NAMED_PATTERN, value) is not None
-    _require(named, "campaign", "its campaign is not a name of a–z, 0–9 and hyphens")
-    return value
 
 
 def _whole(name: str, value: Any, least: int, most: int) -> int:

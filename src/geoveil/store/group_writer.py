@@ -7,6 +7,7 @@ import threading
 from collections import deque
 from collections.abc import Sequence
 from contextlib import suppress
+from itertools import islice
 from typing import NamedTuple
 
 from geoveil.errors import GeoveilError, InvalidInput
@@ -77,7 +78,12 @@ class GroupWriter:
 
     def _work(self) -> None:
         while batch := self._take():
-            _resolve(batch, self._commit(batch))
+            by_loop: dict[asyncio.AbstractEventLoop, _Resolved] = {}
+            for (_, future, loop), answer in zip(batch, self._commit(batch), strict=True):
+                by_loop.setdefault(loop, []).append((future, answer))
+            for loop, resolved in by_loop.items():
+                with suppress(RuntimeError):  # the loop is closed: nobody waits any more
+                    loop.call_soon_threadsafe(_settle, resolved)
 
     def _take(self) -> list[_Submission]:
         """What goes into the next commit; nothing when the writer is closed and empty."""
@@ -108,29 +114,15 @@ class GroupWriter:
         except Exception as error:
             failed = StoreFailed(f"the store failed ({type(error).__name__}); try again later")
             return [failed] * len(batch)
-        answers: list[Answer] = []
-        start = 0
-        for submission in batch:
-            end = start + len(submission.uploads)
-            answers.append(new[start:end])
-            start = end
-        return answers
+        each = iter(new)
+        return [list(islice(each, len(submission.uploads))) for submission in batch]
 
 
 _Resolved = list[tuple[asyncio.Future[list[bool]], Answer]]
 
 
-def _resolve(batch: list[_Submission], answers: list[Answer]) -> None:
-    """Tell everybody, each event loop once."""
-    by_loop: dict[asyncio.AbstractEventLoop, _Resolved] = {}
-    for (_, future, loop), answer in zip(batch, answers, strict=True):
-        by_loop.setdefault(loop, []).append((future, answer))
-    for loop, resolved in by_loop.items():
-        with suppress(RuntimeError):  # the loop is closed: nobody waits any more
-            loop.call_soon_threadsafe(_settle, resolved)
-
-
 def _settle(resolved: _Resolved) -> None:
+    """Tell everybody on one event loop."""
     for future, answer in resolved:
         if future.done():  # cancelled: who asked went away; the reports count
             continue

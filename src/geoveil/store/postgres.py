@@ -17,18 +17,9 @@ from psycopg.conninfo import conninfo_to_dict
 from psycopg_pool import ConnectionPool
 
 from geoveil.errors import InvalidInput
+from geoveil.store import records
 from geoveil.store.contract import Store
-from geoveil.store.records import (
-    TABLES,
-    Migration,
-    Row,
-    Snapshot,
-    StoreFailed,
-    Upload,
-    migrations,
-    missing,
-    tables_among,
-)
+from geoveil.store.records import Row, StoreFailed, migrations
 from geoveil.store.statements import Run, over, pending_of
 
 V = TypeVar("V")
@@ -163,7 +154,7 @@ class PostgresStore(Store):
         with _connected(url, statement_s=_LONG_S) as connection:
             _migrate(connection, migrations("postgres")[:schema], create=create)
             if schema is not None:
-                self.tables = tables_among(connection.execute(_COLUMNS))
+                self.tables = records.tables_among(connection.execute(_COLUMNS))
             version = connection.info.parameter_status("server_version") or ""
         self.engine = f"PostgreSQL {version}"
         self._closed = False
@@ -185,7 +176,7 @@ class PostgresStore(Store):
 
     # -- counting --------------------------------------------------------------------------------
 
-    def add(self, uploads: Sequence[Upload]) -> list[bool]:
+    def add(self, uploads: Sequence[records.Upload]) -> list[bool]:
         counted = [False] * len(uploads)
         if not uploads:
             return counted
@@ -211,19 +202,16 @@ class PostgresStore(Store):
             if self._closed:
                 raise StoreFailed("the store is closed")
             try:
-                yield self._ready_counter()
+                if self._counter is None or not _alive(self._counter):
+                    self._let_go()
+                    counter = _connected(self._url, statement_s=_COUNTING_S)
+                    counter.execute("SET enable_nestloop = off")  # given and new are equally long
+                    self._shard = _free_shard(counter)
+                    self._counter = counter
+                yield self._counter
             except psycopg.OperationalError:
                 self._let_go()
                 raise
-
-    def _ready_counter(self) -> Patient:
-        if self._counter is None or not _alive(self._counter):
-            self._let_go()
-            connection = _connected(self._url, statement_s=_COUNTING_S)
-            connection.execute("SET enable_nestloop = off")  # given and new are equally long lists
-            self._shard = _free_shard(connection)
-            self._counter = connection
-        return self._counter
 
     def _let_go(self) -> None:
         connection, self._counter = self._counter, None
@@ -263,7 +251,7 @@ class PostgresStore(Store):
             connection.execute("UPDATE schema_version SET version = version")
 
     @contextmanager
-    def snapshot(self) -> Iterator[Snapshot]:
+    def snapshot(self) -> Iterator[records.Snapshot]:
         """Rows are fetched as they are read."""
 
         def rows(table: str) -> Iterator[Row]:
@@ -280,14 +268,14 @@ class PostgresStore(Store):
                 connection.execute("SELECT 1")  # the moment
                 yield rows
 
-    def fill(self, snapshot: Snapshot) -> None:
+    def fill(self, snapshot: records.Snapshot) -> None:
         long = _connected(self._url, statement_s=_LONG_S)
         with _translated(), long as connection, connection.transaction():
             connection.execute("LOCK TABLE campaign, token IN EXCLUSIVE MODE")
             kept = connection.execute("SELECT FROM campaign UNION ALL SELECT FROM token LIMIT 1")
             if kept.fetchall():
                 raise InvalidInput("the store must be empty to take over another one")
-            for table in TABLES:
+            for table in records.TABLES:
                 _copy_in(connection, table, snapshot)
             for table in ("campaign", "round"):
                 connection.execute(
@@ -380,7 +368,9 @@ def _free_shard(connection: Connection[Row]) -> int:
     return 0
 
 
-def _migrate(connection: Connection[Row], steps: tuple[Migration, ...], *, create: bool) -> None:
+def _migrate(
+    connection: Connection[Row], steps: tuple[records.Migration, ...], *, create: bool
+) -> None:
     """Run the missing migrations in one transaction, one program at a time."""
     with _translated(), connection.transaction():
         connection.execute("SELECT pg_advisory_xact_lock(%s)", (_MIGRATING,))
@@ -388,15 +378,15 @@ def _migrate(connection: Connection[Row], steps: tuple[Migration, ...], *, creat
         version = 0
         if table is not None:
             ((version,),) = connection.execute("SELECT version FROM schema_version")
-        for step in missing(steps, version, create=create):
+        for step in records.missing(steps, version, create=create):
             connection.execute(step.up)
             connection.execute("UPDATE schema_version SET version = %s", (step.number,))
 
 
-def _copy_in(connection: Connection[Row], table: str, snapshot: Snapshot) -> None:
+def _copy_in(connection: Connection[Row], table: str, snapshot: records.Snapshot) -> None:
     """All rows of a table; those of sharded ones go to shard 0."""
     sharded = table in _SUMMED
-    columns = (*TABLES[table], "shard") if sharded else TABLES[table]
+    columns = (*records.TABLES[table], "shard") if sharded else records.TABLES[table]
     shard = (0,) if sharded else ()
     names = sql.SQL(", ").join(map(sql.Identifier, columns))
     statement = sql.SQL("COPY {} ({}) FROM STDIN").format(sql.Identifier(table), names)

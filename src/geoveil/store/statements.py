@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict
@@ -315,9 +316,11 @@ def take_counts(run: Run, campaign_key: int, closing_key: int) -> None:
 
 def counts_at(run: Run, campaign: str, closing: int) -> dict[int, IntArray]:
     """Round number → counts by cell when a round closed, of the rounds that were open until then."""
-    counts = {number: rest for number, rest in _empty(run, campaign).items() if number <= closing}
-    for number, cells in run(_TAKEN, campaign=campaign, number=closing):
-        _add(counts[number], unpacked(cells))
+    sizes = [row for row in run(_SIZES, campaign=campaign) if row[0] <= closing]
+    counts = {number: np.zeros(cells, dtype=np.int64) for number, cells in sizes}
+    for number, taken in run(_TAKEN, campaign=campaign, number=closing):
+        cells = unpacked(taken)
+        counts[number][list(cells)] += np.fromiter(cells.values(), np.int64, len(cells))
     return counts
 
 
@@ -334,21 +337,10 @@ def pairs_at(run: Run, campaign: str, closing: int) -> dict[int, IntArray]:
 
 def counts_now(run: Run, campaign: str) -> dict[int, IntArray]:
     """Round number → counts by cell."""
-    counts = _empty(run, campaign)
-    for number, cells in run(_TAKEN, campaign=campaign, number=max(counts, default=0)):
-        _add(counts[number], unpacked(cells))
+    counts = counts_at(run, campaign, sys.maxsize)
     for number, cell, count in run(_LIVE, campaign=campaign):
         counts[number][cell] += count
     return counts
-
-
-def _empty(run: Run, campaign: str) -> dict[int, IntArray]:
-    sizes = run(_SIZES, campaign=campaign)
-    return {number: np.zeros(cells, dtype=np.int64) for number, cells in sizes}
-
-
-def _add(counts: IntArray, cells: Mapping[int, int]) -> None:
-    counts[list(cells)] += np.fromiter(cells.values(), dtype=np.int64, count=len(cells))
 
 
 def packed(cells: Mapping[int, int]) -> str:
