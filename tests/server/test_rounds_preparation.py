@@ -407,7 +407,7 @@ def test_a_backup_put_back_prepares_above_all_that_may_have_opened_since(
 def test_what_travels_to_the_process_is_plain() -> None:
     wanted = PreparationRecord("paris", 3)
     work = Preparing(wanted, campaign_settings(), 5)
-    assert work.space is None
+    assert not work.wanted.space
     assert work.large
     assert Prepared(None, "why").told == "preparation-refused"
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from geoveil.server.logs import Metrics
-from geoveil.server.shared_metrics import PlaceOfProcess, SharedMetrics
+from geoveil.server.logs import Metrics, SharedMetrics
 
 _COUNTED = re.compile(r'^geoveil_reports_total{outcome="counted"} (\d+)$', re.MULTILINE)
 
@@ -20,7 +19,7 @@ def counted(text: str) -> int:
 def member(folder: Path, number: int, waiting: int = 0) -> tuple[Metrics, SharedMetrics]:
     own = Metrics()
     own.gauges = {"geoveil_queue_reports": ("Reports that wait.", lambda: waiting)}
-    return own, SharedMetrics(own, PlaceOfProcess(folder, number))
+    return own, SharedMetrics(own, folder / f"{number}.json")
 
 
 def test_whoever_is_asked_tells_the_sums(tmp_path: Path) -> None:

@@ -28,8 +28,12 @@ SENT_TO_ALL = (signal.SIGINT, signal.SIGTERM, *_HANGUP)
 """What a terminal or systemd sends to all processes of the service."""
 
 
-class Stopped(GeoveilError):
-    """The process was told to end, and is not asked again."""
+class EstimatorLost(GeoveilError):
+    """The process ended before it had answered, and was told to, or took too long."""
+
+
+class EstimatorLate(EstimatorLost):
+    """The process was stopped because it took too long."""
 
 
 class CalculationFailed(GeoveilError):
@@ -80,7 +84,7 @@ class ProcessApart:
     def _started(self) -> tuple[BaseProcess, Connection]:
         with self._lock:
             if self.over:
-                raise Stopped("a process that was stopped must not be asked again")
+                raise EstimatorLost("a process that was stopped must not be asked again")
             if self._process is None or self._pipe is None:
                 spawn = multiprocessing.get_context("spawn")
                 self._pipe, theirs = spawn.Pipe()
@@ -101,18 +105,28 @@ class ProcessApart:
     ) -> Iterator[Any]:
         """What ``call(send, *given)`` sends and returns in the process, as it comes, until a time is over.
 
-        ``keep`` is called again and again meanwhile.
+        ``keep`` is called again and again meanwhile. ``CalculationFailed``, ``EstimatorLost`` or
+        ``EstimatorLate`` where no more answers come; a process that still works is then ended.
         """
-        process, pipe = self._started()
-        pipe.send((call, given))
-        while (left_s := until_s - time.monotonic()) > 0:
-            if not wait([pipe, process.sentinel], min(keep_every_s, left_s)):
-                keep()
-                continue
-            answer = pipe.recv()
-            if isinstance(answer, Trace):
-                raise CalculationFailed(answer)
-            yield answer
+        try:
+            process, pipe = self._started()
+            pipe.send((call, given))
+            while (left_s := until_s - time.monotonic()) > 0:
+                if not wait([pipe, process.sentinel], min(keep_every_s, left_s)):
+                    keep()
+                    continue
+                answer = pipe.recv()
+                if isinstance(answer, Trace):
+                    raise CalculationFailed(answer)
+                yield answer
+            raise EstimatorLate("an answer must be made in time")
+        except (CalculationFailed, GeneratorExit):
+            raise
+        except BaseException as error:
+            self.close()  # or it would answer a question that nobody asks any more
+            if isinstance(error, (EOFError, OSError)):
+                raise EstimatorLost("the process must live until it has answered") from None
+            raise
 
 
 def _serve(pipe: Connection) -> None:
@@ -171,15 +185,11 @@ class Calculator(ProcessApart):
         if not self._turn.acquire(timeout=limit_s):
             raise Overloaded("other questions are being worked on; try again later")
         try:
-            for answer in self.answers(until_s, call, *given):
-                return answer
-            raise Overloaded(f"it takes longer than {limit_s:g} s; ask for less")
-        except CalculationFailed:
-            raise
-        except BaseException as error:
-            self.close()  # or it would answer a question that nobody asks any more
-            if isinstance(error, (EOFError, OSError, Stopped)):
-                raise Overloaded("the calculation was ended; try again later") from None
-            raise
+            answer: T = next(self.answers(until_s, call, *given))
+            return answer
+        except EstimatorLate:
+            raise Overloaded(f"it takes longer than {limit_s:g} s; ask for less") from None
+        except EstimatorLost:
+            raise Overloaded("the calculation was ended; try again later") from None
         finally:
             self._turn.release()

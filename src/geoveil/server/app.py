@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
 from starlette.exceptions import HTTPException
@@ -24,12 +25,11 @@ from geoveil.server.connections import Places
 from geoveil.server.dashboard import OPERATIONS
 from geoveil.server.handlers import OPEN_TO_PAGES
 from geoveil.server.limits import Limits, Shares
-from geoveil.server.logs import Log, Metrics, Trace
+from geoveil.server.logs import Log, Metrics, SharedMetrics, Trace
 from geoveil.server.map_files import Files
 from geoveil.server.openapi import Audience, Operation, Regions
 from geoveil.server.pages import Pages
 from geoveil.server.settings import Settings, Tokens
-from geoveil.server.shared_metrics import PlaceOfProcess, SharedMetrics
 from geoveil.server.trusted_clock import TrustedClock
 from geoveil.server.uploads import PREFIX, STORE_S, SUFFIX, Uploads, campaign_of_upload
 from geoveil.server.worker import Worker
@@ -74,7 +74,7 @@ class Service:
         base_url: str = "",
         log: Log | None = None,
         clock: TrustedClock | None = None,
-        place: PlaceOfProcess | None = None,
+        place: Path | None = None,
     ) -> None:
         self.store = store
         self.settings = settings
@@ -181,8 +181,10 @@ class Service:
         What has not arrived with its head is limited in memory too, with all others on their way.
         """
         problems.check_media_type(scope["headers"])
-        network = None if problems.ARRIVED in scope else self.limits.networks.of(scope)
-        taken = 0
+        limit_bytes = limit_bytes or self.settings.body_limit_bytes
+        if problems.ARRIVED in scope:
+            return await problems.read_body(receive, limit_bytes, lambda size: None)
+        network, taken = self.limits.networks.of(scope), 0
 
         def room(size: int) -> None:
             nonlocal taken
@@ -193,13 +195,8 @@ class Service:
             taken += size
 
         try:
-            return await problems.read_body(
-                scope,
-                receive,
-                limit_bytes=limit_bytes or self.settings.body_limit_bytes,
-                timeout_s=self.settings.body_timeout_s,
-                room=room,
-            )
+            async with asyncio.timeout(self.settings.body_timeout_s):
+                return await problems.read_body(receive, limit_bytes, room)
         except TimeoutError:
             self.refused("slow bodies")
             detail = f"the body did not arrive within {self.settings.body_timeout_s:g} s"

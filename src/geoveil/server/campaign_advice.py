@@ -11,7 +11,7 @@ from msgspec import Meta
 from starlette.requests import Request
 from starlette.responses import Response
 
-from geoveil.campaign.outlook import Outlook, outlook
+from geoveil.campaign.outlook import outlook
 from geoveil.document.slots import Slots
 from geoveil.errors import GeoveilError, number_of
 from geoveil.position.positional import Placed
@@ -133,6 +133,7 @@ class AreaLeft(msgspec.Struct, frozen=True):
     space: dict[str, Any]
 
 
+_outlook = lru_cache(64)(outlook)
 _QUESTION = msgspec.json.Decoder(Question)
 _AREA = msgspec.json.Decoder(AreaQuestion)
 
@@ -185,7 +186,7 @@ async def area(service: Service, request: Request) -> Response:
 # --- In a process apart: what is asked and what is answered is small and plain
 
 
-def advise(send: Send, asked: Question) -> dict[str, Any] | str:
+def advise(send: Send, asked: Question) -> Advice | str:
     """What the campaign of a question will mean, or a sentence why that cannot be said.
 
     Where people choose, the numbers and sentences are about the strongest promise, which is that of
@@ -193,7 +194,8 @@ def advise(send: Send, asked: Question) -> dict[str, Any] | str:
     """
     try:
         promises = sorted(asked.promises_per_km or (asked.epsilon_per_km or 0.0,))
-        seen = [_outlook(asked.space, each, asked.camouflage, asked.people) for each in promises]
+        same = {"camouflage": asked.camouflage, "people": asked.people}
+        seen = [_outlook(asked.space, epsilon_per_km=each, **same) for each in promises]
     except GeoveilError as problem:
         return str(problem)
     first, slots = seen[0], asked.time_slots
@@ -209,40 +211,20 @@ def advise(send: Send, asked: Question) -> dict[str, Any] | str:
     if slots is not None:
         said += slots_in_words(slots, asked.people, asked.minimum_reports)
     choices = [
-        {"epsilon_per_km": each, **_numbers(of)} for each, of in zip(promises, seen, strict=True)
+        Choice(each, of.mean_distance_km, of.leakage_bits, of.error_km, of.reported_error_km)
+        for each, of in zip(promises, seen, strict=True)
+        if len(promises) > 1
     ]
-    numbers = _numbers(first)
-    example: dict[str, Any] | None = {
+    of_all = (first.cells, first.people, first.mean_distance_km, first.leakage_bits)
+    if asked.trips:  # errors and picture are those of a map of people
+        return Advice(*of_all, None, None, choices, said, None)
+    example = {
         "space": first.grid.to_dict(),
         "people": first.city.tolist(),
         "reports": first.reported.tolist(),
         "map": first.brought_back.tolist(),
     }
-    if asked.trips:  # errors and picture are those of a map of people
-        numbers |= {"expected_error_km": None, "reported_error_km": None}
-        choices, example = [], None
-    return {
-        "cells": first.cells,
-        "people": first.people,
-        **numbers,
-        "choices": choices if len(promises) > 1 else [],
-        "sentences": said,
-        "example": example,
-    }
-
-
-@lru_cache(64)
-def _outlook(space: Placed, epsilon_per_km: float, camouflage: float, people: int) -> Outlook:
-    return outlook(space, epsilon_per_km=epsilon_per_km, camouflage=camouflage, people=people)
-
-
-def _numbers(seen: Outlook) -> dict[str, float | None]:
-    return {
-        "mean_distance_km": seen.mean_distance_km,
-        "leakage_bits": seen.leakage_bits,
-        "expected_error_km": seen.error_km,
-        "reported_error_km": seen.reported_error_km,
-    }
+    return Advice(*of_all, first.error_km, first.reported_error_km, choices, said, example)
 
 
 def slots_in_words(slots: Slots, people: int, minimum_reports: int) -> list[str]:

@@ -29,6 +29,10 @@ QUEUED_S = 600
 MOST_ROUNDS_A_SECOND = 10
 """More than can be opened in one campaign: each needs a look at the store and an estimate."""
 _MOST_ROUNDS, _MOST_UNKNOWN = 4096, 1024
+_STANDING = {
+    "paused": "the campaign takes no reports for now; try again later",
+    "ended": "the campaign has ended and takes no reports any more",
+}
 VERSION_1 = b'"geoveil":1,'
 """In documents whose promise was between cells; their campaigns have ended."""
 
@@ -160,12 +164,8 @@ class Campaigns:
     def check_running(self, campaign: str) -> None:
         """Raise ``campaign-paused`` or ``campaign-ended`` where the operator says so, as of the last look."""
         standing = self._standing.get(campaign, "running")
-        if standing == "paused":
-            raise Problem(
-                "campaign-paused", "the campaign takes no reports for now; try again later"
-            )
-        if standing == "ended":
-            raise Problem("campaign-ended", "the campaign has ended and takes no reports any more")
+        if standing != "running":
+            raise Problem(f"campaign-{standing}", _STANDING[standing])
 
     def mechanism(self, campaign: str) -> RoundRecord:
         """The round whose mechanism people should use now, at most a second old.

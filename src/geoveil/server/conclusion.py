@@ -104,7 +104,10 @@ def conclude(work: Work, tell: Callable[[Conclusion], None] = lambda _: None) ->
     """
     settings, last = work.settings, work.last
     kept = sorted(work.documents.items())
-    documents = in_one_space({number: read_kept(each, around=work.around) for number, each in kept})
+    read = {number: read_kept(each, around=work.around) for number, each in kept}
+    spaces = {number: levels[0].area.to_dict() for number, levels in read.items()}
+    # before its first report, a campaign may get other cells: those of the newest round are meant
+    documents = {number: read[number] for number in read if spaces[number] == spaces[max(spaces)]}
     rounds = [round_of(number, levels, work.counts[number]) for number, levels in documents.items()]
     if work.before is not None:
         _remember(rounds, *work.before)
@@ -133,14 +136,6 @@ def conclude(work: Work, tell: Callable[[Conclusion], None] = lambda _: None) ->
             parts |= told
     body = _body(work, documents, closing, parts, ())
     return Conclusion(body, closing.reports, following, slots=maps)
-
-
-def in_one_space(documents: dict[int, Documents]) -> dict[int, Documents]:
-    """Those whose cells are the cells of the newest: before its first report, a campaign may get others."""
-    newest = documents[max(documents)][0].area.to_dict() if documents else {}
-    return {
-        number: levels for number, levels in documents.items() if levels[0].area.to_dict() == newest
-    }
 
 
 def round_of(number: int, levels: Sequence[MechanismDocument], counts: IntArray) -> Round:

@@ -37,20 +37,6 @@ _VERSIONS = ("1.0", "1.1")
 _OF_UPGRADE = (b"upgrade", b"connection", b"http2-settings")
 
 
-def _queued_bytes(connection: socket.socket | None) -> int:
-    """What the system has taken and nobody has confirmed yet; 0 where it does not say."""
-    if connection is None:
-        return 0
-    try:
-        import fcntl
-        import termios
-
-        answer = fcntl.ioctl(connection.fileno(), termios.TIOCOUTQ, bytes(4))
-    except (ImportError, OSError):
-        return 0
-    return int.from_bytes(answer, sys.byteorder)
-
-
 class Places:
     """The connections that one process has, and those it would rather do without.
 
@@ -234,7 +220,17 @@ class Protocol(HttpToolsProtocol):
     def _waiting_bytes(self) -> int:
         """What waits for the reader, here and in the system, which takes more only now and then."""
         waiting: int = self.transport.get_write_buffer_size()
-        return waiting and waiting + _queued_bytes(self.transport.get_extra_info("socket"))
+        connection: socket.socket | None = self.transport.get_extra_info("socket")
+        if not waiting or connection is None:
+            return waiting
+        try:
+            import fcntl
+            import termios
+
+            queued = fcntl.ioctl(connection.fileno(), termios.TIOCOUTQ, bytes(4))
+        except (ImportError, OSError):  # the system does not say
+            return waiting
+        return waiting + int.from_bytes(queued, sys.byteorder)
 
     def resume_writing(self) -> None:
         """A reader has taken most of what waited, and more may follow: there may soon be as much again."""

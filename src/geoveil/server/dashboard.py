@@ -175,10 +175,9 @@ async def _shares(
         members = await service.working(members_of, space_from_dict(estimate["space"]), given)
     except GeoveilError as problem:
         raise Problem("invalid-geojson", str(problem)) from None
+    ask = service.calculator.answer
     try:
-        found = await service.working(
-            service.calculator.answer, limit_s, shares_of, evidence, members
-        )
+        found = await service.working(ask, limit_s, shares_of, evidence, members)
     except CalculationFailed as error:
         service.log.fault("regions failed", error)
         raise Problem("not-offered", "the interval of a region could not be worked out") from None
@@ -215,17 +214,14 @@ class Evidence:
         """Reports by cell over the rounds of the map as they were received, and those beyond the map."""
         cells, outside = len(estimate["distribution"]), 0
         on_map = np.zeros(cells, dtype=np.int64)
-        for used in estimate["rounds"]:
-            for counts in self._by_report(used["round"]):
+        for number in [used["round"] for used in estimate["rounds"]]:
+            levels = [self.counts[number]]  # a round of version 1 had one, of cells
+            if VERSION_1 not in self.documents[number]:
+                levels = [tally.counts for tally in self.round(number).tallies]
+            for counts in levels:
                 on_map += counts[:cells]
                 outside += int(counts[cells:].sum())
         return on_map, outside
-
-    def _by_report(self, number: int) -> list[IntArray]:
-        """The counts of each level of a round; a round of version 1 had one, of cells."""
-        if VERSION_1 in self.documents[number]:
-            return [self.counts[number]]
-        return [tally.counts for tally in self.round(number).tallies]
 
     def round(self, number: int) -> Round:
         """One of its rounds."""
@@ -299,13 +295,8 @@ def _made(evidence: Evidence, about: FloatArray | None) -> ErrorBars:
 
 def recalled(estimate: Mapping[str, Any], evidence: Evidence) -> Closing:
     """The close of a round as it was, without estimating again."""
-    used, waiting = (
-        tuple(evidence.round(number) for number in numbers)
-        for numbers in (
-            [each["round"] for each in estimate["rounds"]],
-            estimate.get("drift", {}).get("waiting", ()),
-        )
-    )
+    used = tuple(evidence.round(each["round"]) for each in estimate["rounds"])
+    waiting = tuple(map(evidence.round, estimate.get("drift", {}).get("waiting", ())))
     shares: FloatArray = np.array(estimate["distribution"])
     fakes = estimate.get("alarm", {}).get("fakes", {})
     possible = fakes.get("possible", fakes.get("found", ()))

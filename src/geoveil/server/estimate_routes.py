@@ -14,9 +14,10 @@ from geoveil.document.slots import MOST_SLOTS
 from geoveil.errors import MissingExtra
 from geoveil.server import openapi as api
 from geoveil.server.handlers import HELD, OPEN_TO_PAGES, OPERATIONS, Sharing, everybody
-from geoveil.server.map_files import MadeOf, Read, Slot, flow_file, looked_at, rendered
+from geoveil.server.map_files import MadeOf, Slot, flow_file, looked_at, rendered
 from geoveil.server.openapi import Handler
 from geoveil.server.problem import JSON, VIEWS, Problem, holds, holds_any, preferred, takes_gzip
+from geoveil.store import EstimateRecord
 
 if TYPE_CHECKING:
     from geoveil.server.app import Service
@@ -125,17 +126,15 @@ async def of_round(service: Service, request: Request) -> Response:
 
 
 async def _estimate(service: Service, request: Request, number: int | None) -> Response:
-    campaign, slot = service.campaign_id(request.path_params["campaign"]), _asked_slot(request)
-    ending = asked_ending(request)
-    part = "" if slot is None else f"-slot-{slot}"
+    slot = _asked_slot(request)
 
-    def made_of(number: int | None) -> MadeOf:
-        record = service.campaigns.estimate(campaign, number)
-        slots = b"" if slot is None else service.store.slot_maps(campaign, record.round)
-        name = f"{campaign}-round-{record.round}{part}.{ending}"
-        return MadeOf(name, record.round, (record.body, slots, slot))
+    def made_of(record: EstimateRecord) -> tuple[Any, ...]:
+        if slot is None:
+            return record.body, b"", None
+        return record.body, service.store.slot_maps(record.campaign, record.round), slot
 
-    return await _exported(service, request, rendered, made_of, number)
+    name = "round-{}" if slot is None else f"round-{{}}-slot-{slot}"
+    return await _exported(service, request, number, rendered, name, made_of)
 
 
 @_in_all_forms(
@@ -147,27 +146,33 @@ async def _estimate(service: Service, request: Request, number: int | None) -> R
 )
 async def flows(service: Service, request: Request) -> Response:
     """The flows between districts."""
-    number, ending = asked_round(request), asked_ending(request)
-    campaign = service.campaign_id(request.path_params["campaign"])
-
-    def made_of(number: int | None) -> MadeOf:
-        record = service.campaigns.estimate(campaign, number)
-        name = f"{campaign}-flows-round-{record.round}.{ending}"
-        return MadeOf(name, record.round, (record.body,))
-
-    return await _exported(service, request, flow_file, made_of, number)
+    number = asked_round(request)
+    return await _exported(
+        service, request, number, flow_file, "flows-round-{}", lambda record: (record.body,)
+    )
 
 
 async def _exported(
     service: Service,
     request: Request,
-    render: Callable[..., bytes],
-    read: Read,
     number: int | None,
+    render: Callable[..., bytes],
+    called: str,
+    made_of: Callable[[EstimateRecord], tuple[Any, ...]],
 ) -> Response:
-    """A file of a campaign, not made again for who holds it; open to pages where published."""
+    """A file of a campaign, not made again for who holds it; open to pages where published.
+
+    ``called`` names it by its round.
+    """
+    campaign = service.campaign_id(request.path_params["campaign"])
+    ending = asked_ending(request)
+
+    def read(number: int | None) -> MadeOf:
+        record = service.campaigns.estimate(campaign, number)
+        name = f"{campaign}-{called.format(record.round)}.{ending}"
+        return MadeOf(name, record.round, made_of(record))
+
     name, which, tag = await service.blocking(looked_at, read, number)
-    ending = name.rpartition(".")[2]
     packed = takes_gzip(request)
     own = f"{tag}-gzip" if packed else tag
     sent = {
@@ -176,7 +181,6 @@ async def _exported(
         "vary": "Accept, Accept-Encoding",
         "content-disposition": f'inline; filename="{name}"',
     }
-    campaign = service.campaign_id(request.path_params["campaign"])
     if (await service.blocking(service.campaigns.state, campaign))["published"]:
         sent |= OPEN_TO_PAGES
     if holds(request, own):

@@ -123,9 +123,8 @@ class Networks:
         """The address that limits go by, for this request only; ``None`` where none hold."""
         peer = scope.get("client")
         address = str(peer[0]) if isinstance(peer, (tuple, list)) and peer else ""
-        if (
-            self._trusted_proxy
-        ):  # the address that the nearest proxy saw is the last one it appended
+        if self._trusted_proxy:
+            # the address that the nearest proxy saw is the last one it appended
             headers = scope.get("headers") or ()
             values = [value for name, value in headers if name == b"x-forwarded-for"]
             last = values[-1].decode("latin-1").rpartition(",")[2].strip() if values else ""

@@ -13,11 +13,14 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from itertools import accumulate
 from pathlib import Path
+from threading import Lock
 from typing import Any, TextIO
 
 from geoveil import __version__
+from geoveil.files import replaced_file
 
 _LEVELS = {"debug": 10, "info": 20, "warning": 30, "error": 40}
 _FRAMES = 8
@@ -165,6 +168,14 @@ class Histogram:
         return list(accumulate(self.counts))
 
 
+_COUNTED = {
+    "reports": ("outcome", "Reports by what became of them."),
+    "estimates": ("outcome", "Attempts at an estimate by outcome."),
+    "refused": ("what", "What was refused, and why."),
+}
+"""Counters of :class:`Metrics` by one label: its name, and what they are."""
+
+
 class Metrics:
     """Counts of one server process, kept in memory."""
 
@@ -186,9 +197,7 @@ class Metrics:
         """Everything as plain values, for another process; from any thread."""
         return {
             "requests": [[*key, count] for key, count in dict(self.requests).items()],
-            "reports": dict(self.reports),
-            "estimates": dict(self.estimates),
-            "refused": dict(self.refused),
+            **{name: dict(getattr(self, name)) for name in _COUNTED},
             "commits": [*self.commit_s.counts],
             "commits_s": self.commit_s.total,
             "gauges": {name: read() for name, (_, read) in self.gauges.items()},
@@ -198,12 +207,8 @@ class Metrics:
         """Add the counts of another process; its gauges are its own."""
         for route, status, count in values["requests"]:
             self.requests[route, status] += count
-        for mine, name in (
-            (self.reports, "reports"),
-            (self.estimates, "estimates"),
-            (self.refused, "refused"),
-        ):
-            mine.update(values[name])
+        for name in _COUNTED:
+            getattr(self, name).update(values[name])
         self.commit_s.counts = [
             own + other for own, other in zip(self.commit_s.counts, values["commits"], strict=True)
         ]
@@ -216,16 +221,11 @@ class Metrics:
         yield from _head("geoveil_requests_total", "counter", "Requests by route and status.")
         for (route, status), count in sorted(self.requests.items()):
             yield f'geoveil_requests_total{{route="{route}",status="{status}"}} {count}'
-        for name, text, outcomes in (
-            ("geoveil_reports_total", "Reports by what became of them.", self.reports),
-            ("geoveil_estimates_total", "Attempts at an estimate by outcome.", self.estimates),
-        ):
+        for what, (label, text) in _COUNTED.items():
+            name = f"geoveil_{what}_total"
             yield from _head(name, "counter", text)
-            for outcome, count in sorted(outcomes.items()):
-                yield f'{name}{{outcome="{outcome}"}} {count}'
-        yield from _head("geoveil_refused_total", "counter", "What was refused, and why.")
-        for what, count in sorted(self.refused.items()):
-            yield f'geoveil_refused_total{{what="{what}"}} {count}'
+            for value, count in sorted(getattr(self, what).items()):
+                yield f'{name}{{{label}="{value}"}} {count}'
         name = "geoveil_commit_seconds"
         yield from _head(name, "histogram", "From the upload to the commit that holds it.")
         sums = self.commit_s.cumulative()
@@ -240,3 +240,61 @@ class Metrics:
 
 def _head(name: str, kind: str, text: str) -> tuple[str, str]:
     return f"# HELP {name} {text}", f"# TYPE {name} {kind}"
+
+
+# --- Counts of several server processes as those of one service: whichever is asked tells the sums
+
+
+class SharedMetrics:
+    """The counts of this process, and of those beside it where there are any.
+
+    The processes share a port, and whoever asks meets any of them. Each keeps its counts in a file of its own
+    in a folder that they share, when it is asked and once a second, and adds what the others have kept. A
+    counter that was told never goes back: what a process tells of itself is in its file before, and one that
+    takes the place of another goes on with the counts of that.
+    """
+
+    def __init__(self, own: Metrics, place: Path | None = None) -> None:
+        self._own = own
+        self._place = place
+        self._writing = Lock()
+        if place is not None:
+            for before in _read(place):
+                own.add(before)
+
+    @property
+    def alone(self) -> bool:
+        """Whether there is one process, so that nothing is read or written to tell its counts."""
+        return self._place is None
+
+    def keep(self) -> None:
+        """Write down the counts of this process, for the others and for whoever takes its place."""
+        if self._place is None:
+            return
+        full = suppress(OSError)  # where the disk is, the sums of others are late
+        with self._writing, full, replaced_file(self._place) as file:
+            file.write(json.dumps(self._own.values()).encode())
+
+    def text(self) -> str:
+        """The counts of all in the text format of Prometheus."""
+        told = self._own
+        if self._place is not None:
+            self.keep()
+            told = Metrics()
+            told.add(own := self._own.values())
+            gauges: Counter[str] = Counter(own["gauges"])
+            for path in sorted(self._place.parent.glob("[0-9]*.json")):
+                for other in _read(path) if path != self._place else ():
+                    told.add(other)
+                    gauges.update(other["gauges"])
+            told.gauges = {
+                name: (text, partial(gauges.__getitem__, name))
+                for name, (text, _) in self._own.gauges.items()
+            }
+        return "\n".join([*told.lines(), ""])
+
+
+def _read(path: Path) -> Iterator[dict[str, Any]]:
+    """What a process has kept; nothing where it has kept nothing yet."""
+    with suppress(OSError, ValueError):
+        yield json.loads(path.read_bytes())

@@ -256,16 +256,6 @@ def _numbers(values: list[float | None]) -> Any:
 # --- Flows as files
 
 
-def flows_of(body: bytes) -> dict[str, Any]:
-    """The flows of an estimate with what stands about them; ``not-offered`` where it has none."""
-    estimate = read_body(body)
-    if "flows" not in estimate:
-        raise Problem("not-offered", "the campaign does not collect trips, so it has no flows")
-    names = ("campaign", "round", "closed_at", "epsilon_per_km", "space", "reports", "unfinished")
-    about = {name: estimate[name] for name in names}
-    return {"geoveil": VERSION, "kind": "flows", **about, **estimate["flows"]}
-
-
 def table_of(values: Mapping[str, Any]) -> FlowTable:
     """The flows between districts as a table; districts are numbered from the south-west, row by row."""
     grid = space_from_dict(values["space"])
@@ -292,8 +282,13 @@ def table_of(values: Mapping[str, Any]) -> FlowTable:
 
 
 def flow_file(ending: str, body: bytes) -> bytes:
-    """The bytes of a file of flows, by its ending."""
-    values = flows_of(body)
+    """The flows of an estimate as a file, by its ending; ``not-offered`` where it has none."""
+    estimate = read_body(body)
+    if "flows" not in estimate:
+        raise Problem("not-offered", "the campaign does not collect trips, so it has no flows")
+    names = ("campaign", "round", "closed_at", "epsilon_per_km", "space", "reports", "unfinished")
+    about = {name: estimate[name] for name in names}
+    values = {"geoveil": VERSION, "kind": "flows", **about, **estimate["flows"]}
     if ending == "json":
         return canonical_bytes(values)
     return _written(ending, put_flows, table_of(values))

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 import zlib
 from collections.abc import Mapping, Sequence
+from itertools import chain
 from typing import Any, NamedTuple
 
 from geoveil.arrays import FloatArray, IntArray
@@ -60,49 +61,48 @@ def fitted_slots(closing: Closing, slots: Sequence[OfSlot], minimum: int) -> lis
 
     Where the choice of a promise depends on the place, each is the average of one map for each promise.
     """
-    enough = {number: each for number, each in enumerate(slots) if _reports(each) >= minimum}
+    every = {number: list(chain(*levels)) for number, levels in enumerate(slots)}
+    enough = {
+        number: tallies
+        for number, tallies in every.items()
+        if sum(tally.total for tally in tallies) >= minimum
+    }
     if not enough:
         return []
     cells = closing.estimate.space.size
     mechanisms = len({mechanism for done in closing.rounds for mechanism in done.mechanisms})
     searched = max(1, MOST_SEARCHED // (cells * mechanisms))
-    parts = []
-    for level in range(len(slots[0])) if closing.depends else [None]:
-        mine = {number: _of_level(each, level) for number, each in enough.items()}
-        if any(mine.values()):
-            pooled = None if closing.depends else closing.estimate
-            update = IterativeBayesianUpdate()
-            parts.append(update.fit_slots(mine, pooled=pooled, searched=searched))
+    pooled = None if closing.depends else closing.estimate
+    kinds: list[Mapping[int, Sequence[Tally]]] = [enough]
+    if closing.depends:
+        levels = range(len(slots[0]))
+        kinds = [{number: slots[number][level] for number in enough} for level in levels]
+    parts = [
+        IterativeBayesianUpdate().fit_slots(each, pooled=pooled, searched=searched)
+        for each in kinds
+        if any(each.values())
+    ]
     affordable = MOST_BARS // (len(enough) * cells**3)
     maps = []
-    for number, each in enough.items():
+    for number, tallies in enough.items():
         of_slot = [part[number] for part in parts if number in part]
-        one = of_slot[0] if len(of_slot) == 1 else averaged(of_slot, _of_level(each, None))
-        maps.append(SlotMap(number, one, _bars(one, each, affordable, len(of_slot) > 1)))
+        one = of_slot[0] if len(of_slot) == 1 else averaged(of_slot, tallies)
+        maps.append(SlotMap(number, one, _bars(one, tallies, affordable, len(of_slot) > 1)))
     return maps
 
 
-def _bars(estimate: Estimate, slot: OfSlot, affordable: int, is_average: bool) -> ErrorBars | None:
+def _bars(
+    estimate: Estimate, tallies: Sequence[Tally], affordable: int, is_average: bool
+) -> ErrorBars | None:
     """Error bars from so many mechanisms, those with most reports: from some of them they are wider."""
-    tallies = sorted(_of_level(slot, None), key=lambda tally: -tally.total)
     if is_average:
         return estimate.errors if len(tallies) <= affordable else None
-    chosen = tallies[:affordable]
+    chosen = sorted(tallies, key=lambda tally: -tally.total)[:affordable]
     if not chosen:
         return None
-    observations = Observations(chosen)
     return FisherInformation().errors(
-        observations, estimate.distribution, lambda counts, _: counts, None
+        Observations(chosen), estimate.distribution, lambda counts, _: counts, None
     )
-
-
-def _of_level(slot: OfSlot, level: int | None) -> list[Tally]:
-    """The tallies of one level, or of all."""
-    return [tally for each in slot for tally in each] if level is None else list(slot[level])
-
-
-def _reports(slot: OfSlot) -> int:
-    return sum(tally.total for tally in _of_level(slot, None))
 
 
 # --- As they are told and kept
@@ -113,30 +113,22 @@ def told_slots(
 ) -> dict[str, Any]:
     """What an estimate says about its slots: names and boundaries, and the reports of those with a map."""
     reports = {each.number: each.estimate.total for each in maps}
-    every = range(len(slots.names))
+    number, few = len(slots.names), len(slots.names) - len(maps)
+    own = "has a map of its own" if len(maps) == 1 else "have a map of their own"
+    words = f"{len(maps)} of {number_of(number, 'slot')} ({slots.zone}) {own}"
+    if few:
+        have = "has" if few == 1 else "have"
+        words += f"; {few} {have} fewer than {number_of(minimum, 'report')} so far"
+    if maps and closing.waiting:
+        words += ". Newer rounds that disagree are in none of them, nor in their intervals"
+    if maps and any(most.any() for most in closing.inspected.most):
+        words += ". Reports that may be fakes are in them: they are left out of the map of all only"
     return {
         **slots.to_dict(),
         "minimum_reports": minimum,
-        "reports": [reports.get(number) for number in every],
-        "summary": _summary(slots, len(maps), minimum, closing),
+        "reports": [reports.get(each) for each in range(number)],
+        "summary": f"{words}.",
     }
-
-
-def _summary(slots: Slots, maps: int, minimum: int, closing: Closing) -> str:
-    number = len(slots.names)
-    own = "has a map of its own" if maps == 1 else "have a map of their own"
-    words = f"{maps} of {number_of(number, 'slot')} ({slots.zone}) {own}"
-    if maps < number:
-        have = "has" if number - maps == 1 else "have"
-        words += f"; {number - maps} {have} fewer than {number_of(minimum, 'report')} so far"
-    sentences = [words]
-    if maps and closing.waiting:
-        sentences.append("Newer rounds that disagree are in none of them, nor in their intervals")
-    if maps and any(most.any() for most in closing.inspected.most):
-        sentences.append(
-            "Reports that may be fakes are in them: they are left out of the map of all only"
-        )
-    return ". ".join(sentences) + "."
 
 
 def kept_maps(

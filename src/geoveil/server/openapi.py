@@ -408,11 +408,20 @@ def _described(description: str, content: Content, written: dict[Any, Any]) -> d
 
 
 def _page(operation: Operation, written: dict[Any, Any]) -> dict[str, Any]:
-    words = "".join(letter if letter.isalnum() else " " for letter in operation.path)
+    words = re.findall(r"[^\W_]+", operation.path)
+    answers = {
+        str(status): _described(*answer, written) for status, answer in operation.answers.items()
+    }
+    by_status: dict[int, list[str]] = {}
+    for name in operation.every_problem:
+        by_status.setdefault(PROBLEMS[name].status, []).append(f"`{BASE}{name}`")
+    for status, names in sorted(by_status.items()):
+        told = f"Problem: {', '.join(dict.fromkeys(names))}."
+        answers[str(status)] = _described(told, {MEDIA_TYPE: ProblemBody}, written)
     page: dict[str, Any] = {
-        "operationId": "-".join([operation.method.lower(), *words.split()]),
+        "operationId": "-".join([operation.method.lower(), *words]),
         "summary": operation.summary,
-        "responses": _responses(operation, written),
+        "responses": answers,
     }
     in_path = {name: PATH[name] for name in re.findall(r"{(\w+)}", operation.path)}
     parameters = [
@@ -434,16 +443,3 @@ def _page(operation: Operation, written: dict[Any, Any]) -> dict[str, Any]:
     if operation.audience is Audience.OPERATOR:
         page["security"] = [{"operator": []}]
     return page
-
-
-def _responses(operation: Operation, written: dict[Any, Any]) -> dict[str, Any]:
-    answers = {
-        str(status): _described(*answer, written) for status, answer in operation.answers.items()
-    }
-    by_status: dict[int, list[str]] = {}
-    for name in operation.every_problem:
-        by_status.setdefault(PROBLEMS[name].status, []).append(f"`{BASE}{name}`")
-    for status, names in sorted(by_status.items()):
-        words = f"Problem: {', '.join(dict.fromkeys(names))}."
-        answers[str(status)] = _described(words, {MEDIA_TYPE: ProblemBody}, written)
-    return answers

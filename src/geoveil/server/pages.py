@@ -21,7 +21,6 @@ ASSETS = "assets/"
 PARTICIPANT = "c/index.html"
 HTML = "text/html"
 _FOR_EVER = "public, max-age=31536000, immutable"
-_ASKED_EACH_TIME = "no-cache"
 _SHORTEST = 512  # bytes; what is shorter is not worth packing
 _TYPES = {".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml", ".html": HTML}
 _OWN = "'self'"
@@ -96,28 +95,23 @@ class Pages:
         headers: Mapping[str, str] | None = None,
     ) -> Response:
         """A page, asked for anew each time; ``headers`` where it may do other than the others."""
-        sent = {"cache-control": _ASKED_EACH_TIME, **_PAGE, **(headers or {})}
-        return self._answer(request, name, status, sent)
-
-    def asset(self, request: Request, name: str) -> Response:
-        """A file whose name says what it holds; a worker runs under the policy it comes with."""
-        return self._answer(request, ASSETS + name, 200, {"cache-control": _FOR_EVER, **_PAGE})
-
-    def _answer(
-        self, request: Request, name: str, status: int, headers: Mapping[str, str]
-    ) -> Response:
         file = self._files.get(name)
         if file is None:
             raise Problem("not-found")
         packed = file.packed if takes_gzip(request) else None
         tag = f"{file.tag}{'-gzip' if packed else ''}"
-        sent = {**headers, "etag": f'"{tag}"', "vary": "Accept, Accept-Encoding"}
+        sent = {"cache-control": "no-cache", **_PAGE, **(headers or {})}
+        sent |= {"etag": f'"{tag}"', "vary": "Accept, Accept-Encoding"}
         if holds(request, tag) and status == 200:
             return Response(status_code=304, headers=sent)
         if packed is not None:
             sent["content-encoding"] = "gzip"
         content = file.plain if packed is None else packed
         return Response(content, status, sent, media_type=file.media_type)
+
+    def asset(self, request: Request, name: str) -> Response:
+        """A file whose name says what it holds; a worker runs under the policy it comes with."""
+        return self.page(request, ASSETS + name, headers={"cache-control": _FOR_EVER})
 
 
 def _read(path: Path) -> _File:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,7 +11,7 @@ import msgspec
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.types import Receive, Scope
+from starlette.types import Receive
 
 from geoveil.errors import GeoveilError
 from geoveil.store import Overloaded, StoreFailed
@@ -148,38 +147,10 @@ ARRIVED = "geoveil.arrived"
 """In the scope of a request whose body has arrived as a whole: reading it takes no time."""
 
 
-async def read_body(
-    scope: Scope,
-    receive: Receive,
-    *,
-    limit_bytes: int,
-    timeout_s: float,
-    room: Callable[[int], None],
-) -> bytes:
-    """The whole body; raises ``body-too-large``, ``TimeoutError`` when too slow, or ``ClientGone``.
-
-    ``room`` is asked for every piece of a body that is still on its way.
-    """
-    if ARRIVED in scope:
-        message = await receive()
-        if message["type"] == "http.disconnect":
-            raise ClientGone
-        body, length = message["body"], len(message["body"])
-    else:
-        async with asyncio.timeout(timeout_s):
-            body, length = await _collected(receive, limit_bytes, room)
-    if length > limit_bytes:
-        detail = f"the body must have at most {limit_bytes} bytes; send several requests"
-        raise Problem("body-too-large", detail, headers=CLOSE)
-    return body
-
-
-async def _collected(
-    receive: Receive, limit_bytes: int, room: Callable[[int], None]
-) -> tuple[bytes, int]:
-    """The body as far as the limit, and how long it was as far as it was read."""
-    pieces, length = bytearray(), 0
-    while True:
+async def read_body(receive: Receive, limit_bytes: int, room: Callable[[int], None]) -> bytes:
+    """The whole body; raises ``body-too-large``, or ``ClientGone``. ``room`` is asked for every piece."""
+    pieces, length, more = bytearray(), 0, True
+    while more and length <= _FORGIVEN * limit_bytes:
         message = await receive()
         if message["type"] == "http.disconnect":
             raise ClientGone
@@ -188,8 +159,11 @@ async def _collected(
         if length <= limit_bytes:
             room(len(piece))
             pieces += piece
-        if not message.get("more_body", False) or length > _FORGIVEN * limit_bytes:
-            return bytes(pieces), length
+        more = message.get("more_body", False)
+    if length > limit_bytes:
+        detail = f"the body must have at most {limit_bytes} bytes; send several requests"
+        raise Problem("body-too-large", detail, headers=CLOSE)
+    return bytes(pieces)
 
 
 def check_media_type(headers: Iterable[tuple[bytes, bytes]]) -> None:

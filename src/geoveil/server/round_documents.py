@@ -17,7 +17,7 @@ from geoveil.campaign import Campaign
 from geoveil.document.canonical import canonical_bytes
 from geoveil.document.wire import MechanismDocument, kept_levels, publish, read_kept, tag_of
 from geoveil.errors import InvalidInput, SolverFailed, Unsupported
-from geoveil.position.positional import Placed, PositionalElastic, on_one_lattice
+from geoveil.position.positional import Placed, on_one_lattice
 from geoveil.server.problem import Problem
 from geoveil.server.settings_of_campaign import CampaignSettings
 from geoveil.space import MATRIX_LIMIT, MaskedGrid, Points, space_from_dict
@@ -58,8 +58,6 @@ def first_documents(
         raise InvalidInput(
             f"epsilon_per_km ({rule.epsilon_per_km:.6g}) must suit the cells: {problem}"
         ) from None
-    if number == 1:
-        return first
     return tuple(replace(document, round=number) for document in first)
 
 
@@ -68,22 +66,19 @@ def current_documents(
 ) -> Documents:
     """Those of the open round of a campaign, published now."""
     since_s, until_s = _validity(settings, now_s)
-    documents = []
-    for level, mechanism in enumerate(campaign.current.mechanisms):
-        assert isinstance(mechanism, PositionalElastic)
-        documents.append(
-            publish(
-                mechanism,
-                campaign=name,
-                round=campaign.current.number,
-                not_before_s=since_s,
-                expires_s=until_s,
-                level=level,
-                slots=settings.time_slots,
-                trips=settings.trips,
-            )
+    return tuple(
+        publish(
+            mechanism,
+            campaign=name,
+            round=campaign.current.number,
+            not_before_s=since_s,
+            expires_s=until_s,
+            level=level,
+            slots=settings.time_slots,
+            trips=settings.trips,
         )
-    return tuple(documents)
+        for level, mechanism in enumerate(campaign.current.mechanisms)
+    )
 
 
 def _validity(settings: CampaignSettings, now_s: int) -> tuple[int, int]:
@@ -166,14 +161,6 @@ class Preparing:
     large: ClassVar[bool] = True
     """Only what takes long is prepared."""
 
-    @property
-    def space(self) -> Placed | None:
-        """The cells that an operator drew; ``None`` for all of the box."""
-        kept = self.wanted.space
-        space = space_from_dict(json.loads(kept)) if kept else None
-        assert space is None or isinstance(space, Placed)
-        return space
-
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
@@ -194,8 +181,10 @@ class Prepared:
 def prepare(work: Preparing) -> Prepared:
     """The documents of the round that a campaign waits for."""
     wanted, settings = work.wanted, work.settings
+    space = space_from_dict(json.loads(wanted.space)) if wanted.space else None
+    assert space is None or isinstance(space, Placed)
     try:
-        documents = first_documents(settings, wanted.campaign, work.now_s, work.space, wanted.round)
+        documents = first_documents(settings, wanted.campaign, work.now_s, space, wanted.round)
     except InvalidInput as problem:
         return Prepared(None, str(problem))
     return Prepared(record_of(documents, settings, work.now_s))

@@ -31,7 +31,6 @@ from geoveil.server.connections import Protocol
 from geoveil.server.logs import Log, capture_libraries
 from geoveil.server.pages import are_built
 from geoveil.server.settings import Settings, Tokens
-from geoveil.server.shared_metrics import PlaceOfProcess
 from geoveil.server.trusted_clock import TrustedClock
 from geoveil.store import Store, StoreFailed, open_store
 
@@ -95,13 +94,13 @@ class Supervisor:
     def _start(self, number: int) -> tuple[BaseProcess, Event]:
         """A process, and what says that it listens: it must be kept until then, or it is gone there too."""
         listening = self._context.Event()
-        place = None if self._folder is None else PlaceOfProcess(self._folder, number)
+        place = None if self._folder is None else self._folder / f"{number}.json"
         process = self._context.Process(target=_live, args=(self._settings, listening, place))
         process.start()
         return process, listening
 
 
-def _live(settings: Settings, listening: Event, place: PlaceOfProcess | None) -> None:
+def _live(settings: Settings, listening: Event, place: Path | None) -> None:
     """The life of a process: it ends with its supervisor, however that ends."""
     if hasattr(signal, "SIGHUP"):
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
@@ -111,7 +110,7 @@ def _live(settings: Settings, listening: Event, place: PlaceOfProcess | None) ->
         if parent is not None:
             parent.join()
             if place is not None:  # the supervisor was killed, and has left it
-                shutil.rmtree(place.folder, ignore_errors=True)
+                shutil.rmtree(place.parent, ignore_errors=True)
             os.kill(os.getpid(), signal.SIGTERM)
 
     threading.Thread(target=end_with_parent, daemon=True).start()
@@ -191,8 +190,9 @@ def _serve_one(
     settings: Settings,
     listener: socket.socket,
     announce: Announce,
-    place: PlaceOfProcess | None = None,
+    place: Path | None = None,
 ) -> None:
+    """``place`` is the file that one of several processes keeps its counts in."""
     log = Log(settings.log_level)
     settings = replace(settings, connections=_affordable(settings.connections, log))
     config = uvicorn.Config(
@@ -248,13 +248,11 @@ class Server(uvicorn.Server):
         settings: Settings,
         log: Log,
         announce: Announce,
-        place: PlaceOfProcess | None = None,
+        place: Path | None,
     ) -> None:
         super().__init__(config)
-        self._settings = settings
-        self._log = log
-        self._announce = announce
-        self._place = place
+        self._settings, self._log = settings, log
+        self._announce, self._place = announce, place
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Open the store, begin to look after rounds, listen, and say so."""

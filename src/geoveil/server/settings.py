@@ -200,7 +200,13 @@ def load(
     >>> load(flags={"port": 1}, environment={"GEOVEIL_PORT": "2", "GEOVEIL_HOST": "::1"}).host
     '::1'
     """
-    values = _from_file(file) if file else {}
+    values: dict[str, Any] = {}
+    if file is not None:
+        try:
+            values = tomllib.loads(file.read_text(encoding="utf-8"))
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+            raise InvalidFile(f"file ({file.name}) must be TOML: {error}") from None
+        _refuse_unknown(values, f"setting in {file.name}")
     spelt = {
         name.removeprefix(PREFIX).lower(): text
         for name, text in (environment or {}).items()
@@ -211,15 +217,6 @@ def load(
     values |= {name: value for name, value in (flags or {}).items() if value is not None}
     _refuse_unknown(values, "setting")
     return Settings(**values)
-
-
-def _from_file(path: Path) -> dict[str, Any]:
-    try:
-        values = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise InvalidFile(f"file ({path.name}) must be TOML: {error}") from None
-    _refuse_unknown(values, f"setting in {path.name}")
-    return values
 
 
 def variables_of_services(environment: Mapping[str, str]) -> list[str]:

@@ -5,14 +5,14 @@ A campaign of trips keeps one mechanism, so the trips of all its rounds are one 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from geoveil.arrays import one_blas_thread
 from geoveil.document.canonical import canonical_bytes
-from geoveil.document.wire import MechanismDocument, read_kept
+from geoveil.document.wire import read_kept
 from geoveil.server.conclusion import DIGITS, LEVEL, Conclusion, NothingToRelease, Work, about
 from geoveil.server.maps_by_slot import short
 from geoveil.server.round_documents import record_of, renewed_documents
@@ -24,7 +24,6 @@ from geoveil.trips.trips import Trips
 MOST_DISTRICTS = 64
 """Blocks of cells are as small as this allows, and no smaller than two by two."""
 _REPLICATES = 20
-_ERROR_BARS = "error_bars"
 
 
 @one_blas_thread()
@@ -40,55 +39,30 @@ def conclude_trips(work: Work, tell: Callable[[Conclusion], None]) -> Conclusion
     used = [number for number in documents if totals[number] >= settings.minimum_reports]
     if work.round not in used:
         raise NothingToRelease(work)
-    tally = _tally(work, documents[work.round][0], used)
+    newest = documents[work.round][0]
+    rows = np.concatenate([work.counts[number] for number in used])  # which have one law
+    begun, ended = np.divmod(rows[:, 0], newest.law.centres.size)
+    tally = TripTally(newest.mechanism, begun, ended, rows[:, 1])
     following = None
     if not work.last:
         kept, now_s = work.documents[work.round], work.closed_at_s
         next_documents = renewed_documents(kept, settings, now_s, work.round + 1)
         following = record_of(next_documents, settings, now_s)
     flows = Trips(tally.channel).fit(tally, replicates=_REPLICATES)
-    assert isinstance(flows.space, Grid)
-    between = flows.between(blocks(flows.space, side_of(flows.space)))
+    grid = flows.space
+    assert isinstance(grid, Grid)
+    side = side_of(grid)
+    between = flows.between(blocks(grid, side))
     said = {
         **about(work, documents, {number: totals[number] for number in used}),
-        "space": documents[work.round][0].area.to_dict(),
+        "space": newest.area.to_dict(),
         "reports": tally.total,
         "distribution": ((flows.origins + flows.destinations) / 2).tolist(),
         "certificate_nats_per_report": float(flows.certificate),
         "steps": flows.steps,
         "stopped": flows.stopped,
     }
-    plain = _described(flows, between)
-
-    def conclusion(unfinished: tuple[str, ...], told: Mapping[str, Any]) -> Conclusion:
-        body = canonical_bytes({**said, "unfinished": list(unfinished), "flows": dict(told)})
-        return Conclusion(body, tally.total, following, unfinished)
-
-    tell(conclusion((_ERROR_BARS,), plain))
-    return conclusion((), plain | _bars(flows, between))
-
-
-def _tally(work: Work, newest: MechanismDocument, used: list[int]) -> TripTally:
-    """The trips of all rounds, which have one law."""
-    rows = np.concatenate([work.counts[number] for number in used])
-    begun, ended = np.divmod(rows[:, 0], newest.law.centres.size)
-    return TripTally(newest.mechanism, begun, ended, rows[:, 1])
-
-
-def side_of(grid: Grid) -> int:
-    """Cells a side of a district: two, or as many more as leave few enough districts."""
-    side = 2
-    while -(-grid.rows // side) * -(-grid.columns // side) > MOST_DISTRICTS:
-        side += 1
-    return side
-
-
-def _described(flows: Flows, between: DistrictFlows) -> dict[str, Any]:
-    """Shares between districts, row by row, and of both ends by cell."""
-    grid = flows.space
-    assert isinstance(grid, Grid)
-    side = side_of(grid)
-    return {
+    told = {  # shares between districts, row by row, and of both ends by cell
         "side": side,
         "columns": -(-grid.columns // side),
         "share": short(between.matrix, DIGITS),
@@ -97,6 +71,22 @@ def _described(flows: Flows, between: DistrictFlows) -> dict[str, Any]:
         "stay_share": flows.stay_share,
         "stay_in_district_share": between.stay_share,
     }
+
+    def conclusion(*unfinished: str) -> Conclusion:
+        body = canonical_bytes({**said, "unfinished": list(unfinished), "flows": told})
+        return Conclusion(body, tally.total, following, unfinished)
+
+    tell(conclusion("error_bars"))
+    told |= _bars(flows, between)
+    return conclusion()
+
+
+def side_of(grid: Grid) -> int:
+    """Cells a side of a district: two, or as many more as leave few enough districts."""
+    side = 2
+    while -(-grid.rows // side) * -(-grid.columns // side) > MOST_DISTRICTS:
+        side += 1
+    return side
 
 
 def _bars(flows: Flows, between: DistrictFlows) -> dict[str, Any]:

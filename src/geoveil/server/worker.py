@@ -12,7 +12,7 @@ from typing import Any
 
 from geoveil.errors import GeoveilError
 from geoveil.server import round_documents
-from geoveil.server.apart import CalculationFailed, ProcessApart, Stopped
+from geoveil.server.apart import CalculationFailed, EstimatorLate, EstimatorLost, ProcessApart
 from geoveil.server.campaigns import Campaigns
 from geoveil.server.conclusion import Conclusion, Work, conclude
 from geoveil.server.logs import Trace, trace_of
@@ -54,13 +54,12 @@ class Jobs:
 
     def preparations(self) -> list[PreparationRecord]:
         """What can be prepared now; a box of too many cells waits for city limits."""
-        return [each for each in self._store.preparations() if self._can_begin(each)]
-
-    def _can_begin(self, wanted: PreparationRecord) -> bool:
-        try:
-            return not round_documents.lacks_area(wanted, self._campaigns.settings(wanted.campaign))
-        except Problem:  # deleted meanwhile
-            return False
+        ready = []
+        for each in self._store.preparations():
+            with suppress(Problem):  # deleted meanwhile
+                if not round_documents.lacks_area(each, self._campaigns.settings(each.campaign)):
+                    ready.append(each)
+        return ready
 
     def claim(self, job: Job, *, for_s: int, held_until_s: int = 0) -> int:
         """Take a job for a while, or have it longer: until when; 0 where another process has it.
@@ -141,14 +140,6 @@ class Jobs:
         return kept
 
 
-class EstimatorLost(GeoveilError):
-    """The process died before it had anything to show, or was stopped because it took too long."""
-
-
-class EstimatorLate(EstimatorLost):
-    """The process was stopped because it took too long."""
-
-
 _FAULTS: dict[type[Exception], str] = {
     CalculationFailed: "estimate-failed",
     EstimatorLost: "estimator-lost",
@@ -176,18 +167,13 @@ class Estimator(ProcessApart):
         until_s = time.monotonic() + limit_s
         try:
             for answer in self.answers(until_s, _told, work, keep=keep, keep_every_s=keep_every_s):
-                if not answer.unfinished:
-                    return answer
                 ready.append(answer)
-            raise EstimatorLate("an estimate must be made in time")
-        except Exception as error:
-            if not isinstance(error, CalculationFailed):
-                self.close()  # or it would answer a question that nobody asks any more
-            if isinstance(error, (EOFError, OSError, Stopped)):
-                error = EstimatorLost("the process must live until it has answered")
-            if ready and not self.over and isinstance(error, (EstimatorLost, CalculationFailed)):
-                return ready[-1]
-            raise error from None
+                if not answer.unfinished:
+                    break
+        except (EstimatorLost, CalculationFailed):
+            if not ready or self.over:
+                raise
+        return ready[-1]
 
 
 def _told(send: Callable[[Any], None], work: AnyWork) -> Outcome:
