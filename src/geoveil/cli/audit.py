@@ -204,16 +204,10 @@ def _people(
 
 def _values(report: AuditReport) -> dict[str, Any]:
     found = report.certificate
-    certificate = found and {
-        "holds": found.holds,
-        "epsilon_per_km": json_number(found.epsilon_per_km),
-        "epsilon": json_number(found.epsilon),
-        "worst_pair": found.worst_pair,
-        "slack_nats": found.slack_nats,
-        "worst_place_km": found.worst_place_km,
-        "exact": found.exact,
-        "how": found.how,
-        "problem": found.problem,
+    names = ("holds", "epsilon_per_km", "epsilon", "worst_pair", "slack_nats", "worst_place_km",
+             "exact", "how", "problem")  # fmt: skip
+    certificate = found and {name: getattr(found, name) for name in names} | {
+        name: json_number(getattr(found, name)) for name in ("epsilon_per_km", "epsilon")
     }
     return {
         "passed": report.passed,
@@ -251,11 +245,8 @@ def _certificate_lines(certificate: gv.Certificate | None, of: str) -> dict[str,
     pair = certificate.worst_pair
     worst = "" if pair is None else f"{of} {pair[0]} and {pair[1]}"
     if certificate.worst_place_km is not None:
-        worst = f"positions around {_place_in_words(*certificate.worst_place_km)}"
+        east_km, north_km = certificate.worst_place_km
+        east = f"{abs(east_km):.3g} km {'east' if east_km >= 0 else 'west'}"
+        north = f"{abs(north_km):.3g} km {'north' if north_km >= 0 else 'south'}"
+        worst = f"positions around {east} and {north} of the middle of the map"
     return {"certificate": loss, "worst pair": worst}
-
-
-def _place_in_words(east_km: float, north_km: float) -> str:
-    """A place of the map, by its way from the middle."""
-    along, across = "east" if east_km >= 0 else "west", "north" if north_km >= 0 else "south"
-    return f"{abs(east_km):.3g} km {along} and {abs(north_km):.3g} km {across} of the middle of the map"

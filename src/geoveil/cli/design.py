@@ -7,7 +7,6 @@ import math
 from typing import Any
 
 import click
-from click.core import ParameterSource
 
 import geoveil as gv
 from geoveil.campaign import Advice, DesignedElastic
@@ -117,12 +116,10 @@ def _check(
     promise: float | None, mean_km: float | None,
 ) -> None:  # fmt: skip
     """Refuse what was given for the other kind of design, and what cannot be written."""
-    came_from = click.get_current_context().get_parameter_source
-    for name in _OF_THE_DIAL if optimal else _OF_THE_OPTIMUM:
-        if came_from(name) is ParameterSource.COMMANDLINE:
-            flag = "--advise" if name == "advice" else "--" + name.replace("_", "-")
-            why = "is not for --optimal, which has no dial" if optimal else "must go with --optimal"
-            raise click.UsageError(f"{flag} {why}")
+    if optimal:
+        shared.refuse_given(_OF_THE_DIAL, "is not for --optimal, which has no dial")
+    else:
+        shared.refuse_given(_OF_THE_OPTIMUM, "must go with --optimal")
     if optimal and (promise is None or output is None):
         raise click.UsageError("--optimal must have a promise and a file: --epsilon-per-km and -o")
     if advice and promise is None:

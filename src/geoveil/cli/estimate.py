@@ -168,7 +168,12 @@ def command(
     console = Console(machine=machine, output=output)
     if joint is not None and (by is not None or choice.method != "ibu"):
         raise click.UsageError("--joint must go with --method ibu and without --by")
-    districts, area = _asked_zones(zones, zone_name, area, choice)
+    districts = None
+    if zones is not None:  # whose limits are then those of --within
+        if choice.uncertainty == "none":
+            raise click.UsageError("--zones must go with error bars; leave --uncertainty none out")
+        districts = ZoneFile(zones, zone_name, area.within)
+        area = shared.Area(area.box, area.cell_km)
     if by is not None:
         slots = SlotColumn(by, time, zone)
         _estimate_slots(
@@ -214,6 +219,10 @@ def _tell(
     if districts is not None:
         values |= {"zones": len(districts), "zones_summary": districts.summary()}
         parts = f"{number_of(len(districts), 'district')} over {parts}"
+    reports, beside, total = description.get("reports_beside_the_map"), "", estimate.total
+    if reports is not None:  # some may name no cell, but a place beside the map
+        share = f"({100 * reports / max(total, 1):.3g} %) {'names' if reports == 1 else 'name'}"
+        beside = f"{reports:,} of {number_of(total, 'report')} {share} no cell of it"
     most = f"at most {estimate.certificate:.3g} nats per report below the maximum of the likelihood"
     none = "none: the estimate excludes a report that was seen"
     console.result(
@@ -222,9 +231,7 @@ def _tell(
             "estimate": f"{parts} from {told['of']}, in {in_words(told['output'] or '')}",
             "districts": "" if districts is None else districts.summary(),
             "stopped": estimate.stopped,
-            "beside the map": _beside_words(
-                description.get("reports_beside_the_map"), estimate.total
-            ),
+            "beside the map": beside,
             "certificate": most if math.isfinite(estimate.certificate) else none,
             "error bars": str(description["error_bars"]),
             # where it is not, a warning has said so
@@ -340,17 +347,6 @@ class ZoneFile:
         return estimate.regions(self.file, name=self.name, within=self.within)
 
 
-def _asked_zones(
-    file: str | None, name: str, area: shared.Area, choice: EstimatorChoice
-) -> tuple[ZoneFile | None, shared.Area]:
-    """The districts that are asked for, whose limits are then those of --within, and the area without."""
-    if file is None:
-        return None, area
-    if choice.uncertainty == "none":
-        raise click.UsageError("--zones must go with error bars; leave --uncertainty none out")
-    return ZoneFile(file, name, area.within), shared.Area(area.box, area.cell_km)
-
-
 def _estimated(
     choice: EstimatorChoice, level: float, tallies: Sequence[gv.Tally], progress: ProgressBar, part: str
 ) -> tuple[gv.Estimate, results.Result]:  # fmt: skip
@@ -366,9 +362,16 @@ def _estimated(
     if with_bars:
         first, share = share, 1.0 - share
         progress.update(first, "error bars")
+    made_by = dict.fromkeys(
+        channel
+        for tally in tallies
+        for channel in (
+            tally.channel.channels if isinstance(tally, JointTally) else (tally.channel,)
+        )
+    )
     more: dict[str, Any] = {
         "method": choice.method,
-        "mechanisms": [mechanism_to_dict(channel) for channel in _channels(tallies)],
+        "mechanisms": [mechanism_to_dict(channel) for channel in made_by],
     }
     several = [tally for tally in tallies if isinstance(tally, JointTally)]
     if several:  # reports stands for people
@@ -382,21 +385,3 @@ def _estimated(
         named = np.sum([tally.counts[: tally.space.size] for tally in tallies], axis=0)
         result = replace(result, reports=named)
     return estimate, result
-
-
-def _channels(tallies: Sequence[gv.Tally]) -> list[gv.Channel]:
-    """The mechanisms behind tallies, each once."""
-    known: dict[gv.Channel, None] = {}
-    for tally in tallies:
-        channels = tally.channel.channels if isinstance(tally, JointTally) else (tally.channel,)
-        known |= dict.fromkeys(channels)
-    return list(known)
-
-
-def _beside_words(reports: int | None, total: int) -> str:
-    """How many reports name no cell, but a place beside the map; empty where none can."""
-    if reports is None:
-        return ""
-    name = "names" if reports == 1 else "name"
-    share = f"({100 * reports / max(total, 1):.3g} %)"
-    return f"{reports:,} of {number_of(total, 'report')} {share} {name} no cell of it"

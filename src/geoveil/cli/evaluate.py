@@ -42,10 +42,10 @@ class TrueShares:
             return False
         gained = self.if_clamped > self.shares
         between = (self.if_clamped[gained].sum() + self.shares[gained].sum()) / 2
-        nearer = gv.total_variation(estimate, self.if_clamped) < gv.total_variation(
-            estimate, self.shares
+        away, clamped = (
+            gv.total_variation(estimate, each) for each in (self.shares, self.if_clamped)
         )
-        return bool(nearer and estimate[gained].sum() > between)
+        return bool(clamped < away and estimate[gained].sum() > between)
 
 
 @click.command()
@@ -175,20 +175,15 @@ def _show(screen: Screen, values: dict[str, Any], names: list[str], outside: Out
         table.add_row(name.replace("_", " "), far, f"{values[name]['total_variation']:.4f}")
     screen.print(table)
     places, coverage = values["true_places"], values["coverage"]
-    lines = {
-        "truth": ""
-        if places is None
-        else f"{number_of(places, 'place')} in {number_of(values['cells'], 'cell')}",
-        "outside": outside.sentence(),
-        "coverage": "" if coverage is None else _coverage_words(coverage),
-    }
+    lines = {"truth": "", "outside": outside.sentence()}
+    if places is not None:
+        cells = number_of(values["cells"], "cell")
+        lines["truth"] = f"{number_of(places, 'place')} in {cells}"
+    if coverage is not None:
+        level = coverage["level"]
+        kind = "the intervals" if level is None else f"the {100 * level:g} % intervals"
+        lines["coverage"] = (
+            f"{kind} hold the true share of {100 * coverage['all_cells']:.1f} % of all cells "
+            f"and of {100 * coverage['occupied_cells']:.1f} % of those where anybody was"
+        )
     screen.print(two_columns(lines))
-
-
-def _coverage_words(coverage: dict[str, Any]) -> str:
-    level = coverage["level"]
-    kind = "the intervals" if level is None else f"the {100 * level:g} % intervals"
-    return (
-        f"{kind} hold the true share of {100 * coverage['all_cells']:.1f} % of all cells "
-        f"and of {100 * coverage['occupied_cells']:.1f} % of those where anybody was"
-    )

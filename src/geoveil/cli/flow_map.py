@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -104,17 +105,6 @@ def numbered_blocks(space: gv.Space, side: int) -> tuple[IntArray, str]:
     return np.unique(blocks(space, side), return_inverse=True)[1], what
 
 
-def _middles_latlng(between: DistrictFlows) -> FloatArray | None:
-    """(districts, 2): the middles in degrees; ``None`` where the space has no map."""
-    space = between.flows.space
-    try:
-        if not isinstance(space, MapSpace):
-            return None
-        return np.stack(space.plane.to_latlng(middles_km(space, between.members)), axis=1)
-    except GeoveilError:
-        return None
-
-
 def flow_table(between: DistrictFlows, told: str, level: float | None) -> district_tables.FlowTable:
     """All that a file says of flows; ``told`` is what the districts are; without a level, no intervals."""
     flows = between.flows
@@ -139,7 +129,10 @@ def flow_table(between: DistrictFlows, told: str, level: float | None) -> distri
         "interval_level": level,
         "error_bars": "none: they were not asked for" if level is None else between.errors.method,
     }
-    middles = _middles_latlng(between)
+    middles, space = None, flows.space
+    with suppress(GeoveilError):  # not all spaces have a map
+        if isinstance(space, MapSpace):
+            middles = np.stack(space.plane.to_latlng(middles_km(space, between.members)), axis=1)
     return district_tables.FlowTable(
         between.names, between.matrix, middles, description=description, **bars
     )

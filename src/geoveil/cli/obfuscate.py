@@ -9,14 +9,8 @@ from typing import Any
 import click
 
 import geoveil as gv
+from geoveil.cli import choice as choices
 from geoveil.cli import options as shared
-from geoveil.cli.choice import (
-    ON_MAPS,
-    MechanismChoice,
-    describe,
-    mechanism_options,
-    promise_in_words,
-)
 from geoveil.cli.console import Console, ProgressBar, in_words
 from geoveil.document.saved import AnyMechanism, mechanism_to_dict
 from geoveil.engine.part_reports import obfuscate_file, tally_file
@@ -36,7 +30,7 @@ class Request:
 
     rows: shared.RowFile
     output: str
-    choice: MechanismChoice
+    choice: choices.MechanismChoice
     seed: int | None
 
     @classmethod
@@ -65,18 +59,6 @@ class Request:
         """Refuse to write where the request reads."""
         document = self.choice.name if self.choice.is_document else None
         writer.check_target(target, self.rows.source, self.rows.area.within, document, *others)
-
-    def tally_dataset(
-        self, engine: Any, mechanism: gv.Channel
-    ) -> tuple[gv.Tally, obfuscation.TableSummary]:
-        """The tally of a folder of files or an address, which Spark reads as a DataFrame."""
-        from geoveil.engine.spark import dataset_frame, tally_frame
-
-        rows, reading = self.rows, self.rows.reading
-        return tally_frame(
-            dataset_frame(engine.session, rows.source, reading), mechanism, lat=reading.lat,
-            lng=reading.lng, outside=rows.outside, bad_rows=reading.bad_rows, seed=self.seed,
-        )  # fmt: skip
 
     def build(self, console: Console, progress: ProgressBar) -> AnyMechanism:
         """The mechanism asked for, on a grid over the box asked for or over that of the data."""
@@ -118,7 +100,7 @@ class Request:
             "outside_dropped": summary.outside.dropped,
             "outside_clamped": summary.outside.clamped,
             "per_person": spend_values(spend, cost),
-            **describe(mechanism, who, trips=trips),
+            **choices.describe(mechanism, who, trips=trips),
             "seed": self.seed,
         }
         lines: dict[str, str | None] = {
@@ -126,7 +108,7 @@ class Request:
             "left out": f"{bad:,} without usable values" if bad else "",
             "outside": summary.outside.sentence(),
             "mechanism": repr(mechanism),
-            **promise_in_words(mechanism, largest, who=who, trips=trips),
+            **choices.promise_in_words(mechanism, largest, who=who, trips=trips),
             "map": who and _ON_THE_MAP,
         }
         if spend is not None and limit is not None:
@@ -139,13 +121,13 @@ def _request_options(output: str, names: Iterable[str]) -> shared.Decorator:
     return shared.together(
         click.argument("source", metavar="IN"),
         shared.output_option(output),
-        mechanism_options(names),
+        choices.mechanism_options(names),
         shared.row_options,
     )
 
 
 @click.command()
-@_request_options("File of noisy reports; - for a pipe.", ON_MAPS)
+@_request_options("File of noisy reports; - for a pipe.", choices.ON_MAPS)
 @click.option("--keep", multiple=True, metavar="COLUMN", help="Copy this column too; repeatable.")
 @click.option("--exact", is_flag=True, help="Draw from the integer table (at most 4,096 cells).")
 @shared.seed_option
@@ -212,7 +194,8 @@ def command(
 
 @click.command()
 @_request_options(
-    "Tally (.json); - for a pipe.", [name for name in ON_MAPS if name != "continuous-laplace"]
+    "Tally (.json); - for a pipe.",
+    [name for name in choices.ON_MAPS if name != "continuous-laplace"],
 )
 @click.option("--processes", type=click.IntRange(min=1),
               help="How many share the work; for large files all cores unless given.")  # fmt: skip
@@ -267,12 +250,18 @@ def tally(processes: int | None, machine: bool, **given: Any) -> None:
 def _tally_places(
     request: Request, processes: int | None, mechanism: gv.Channel, progress: ProgressBar
 ) -> tuple[gv.Tally, obfuscation.TableSummary]:
-    rows = request.rows
+    rows, reading = request.rows, request.rows.reading
     with rows.where.open(processes, rows.source) as engine:
-        if rows.where.is_dataset(rows.source):
-            return request.tally_dataset(engine, mechanism)
+        if rows.where.is_dataset(rows.source):  # which Spark reads as a DataFrame
+            from geoveil.engine.spark import SparkEngine, dataset_frame, tally_frame
+
+            assert isinstance(engine, SparkEngine)
+            return tally_frame(
+                dataset_frame(engine.session, rows.source, reading), mechanism, lat=reading.lat,
+                lng=reading.lng, outside=rows.outside, bad_rows=reading.bad_rows, seed=request.seed,
+            )  # fmt: skip
         return tally_file(
-            rows.source, rows.reading, mechanism, outside=rows.outside, limit=rows.limit,
+            rows.source, reading, mechanism, outside=rows.outside, limit=rows.limit,
             seed=request.seed, engine=engine,
             advance=lambda share, read: progress.update(share, number_of(read, "row")),
         )  # fmt: skip

@@ -7,7 +7,7 @@ Options that say one thing together reach the command as one argument: ``locatio
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import wraps
@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
 from geoveil.engine.engines import Engine, LocalEngine, usable_for
 from geoveil.plot.maps import picture_kind
@@ -55,6 +56,15 @@ def together(
     return decorate
 
 
+def refuse_given(names: Iterable[str], why: str) -> None:
+    """Refuse options of the command that runs, by their names in it, where the user gave one of them."""
+    context = click.get_current_context()
+    for option in context.command.params:
+        name = option.name or ""
+        if name in names and context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
+            raise click.UsageError(f"{option.opts[0]} {why}")
+
+
 class Numbers(click.ParamType):  # type: ignore[type-arg]  # generic in click 8.2 only
     """Numbers with commas between them, so many where ``count`` says it; ``words`` say what is wanted."""
 
@@ -70,7 +80,7 @@ class Numbers(click.ParamType):  # type: ignore[type-arg]  # generic in click 8.
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> tuple[float, ...]:
         try:
-            numbers = tuple(float(number) for number in value.split(","))
+            numbers = tuple(map(float, value.split(",")))
         except ValueError:
             self.fail(self._words, param, ctx)
         if self._count not in (None, len(numbers)):
@@ -324,14 +334,8 @@ class RowFile:
 
     def check_engine(self) -> None:
         """Refuse an engine that cannot do what is asked for."""
-        needs_this_process = {
-            "a simulated city": not self.source,
-            "--person": self.limit is not None,
-            "--trips": self.trips is not None,
-        }
-        self.where.check(
-            self.source, *(name for name, given in needs_this_process.items() if given)
-        )
+        here = {"a simulated city": not self.source, "--person": self.limit, "--trips": self.trips}
+        self.where.check(self.source, *(name for name, given in here.items() if given))
 
     def grid(self) -> Placed:
         """The cells of the area that was given, else of the box around the data."""

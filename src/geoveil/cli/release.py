@@ -307,7 +307,16 @@ class Request:
         if people < 1:
             raise InvalidInput("counts must hold at least one person")
         counts = checked_counts(table.counts, people, len(table.places))
-        _check_people(believed, people, str(self.prior or self.history))
+        names, path = believed.people, self.prior or self.history
+        told = len(names) or (believed.prior.shape[0] if believed.prior.ndim == 2 else people)
+        if told != people:
+            raise InvalidInput(
+                f"people in {path} ({told}) must be {people}, one per person counted"
+            )
+        if len(set(names)) != len(names):
+            raise InvalidInput(
+                f"people in {path} must have different names; two of them have the same"
+            )
         progress.stage("designing the release")
         moments = len(table.timestamps)
         same: dict[str, Any] = {"people": people, "prior": believed.prior, "timestamps": moments}
@@ -326,7 +335,7 @@ class Request:
             )
         given = counts[0] if release.timestamps == 1 else counts
         released = np.atleast_2d(release.sample(given, randomness=randomness))
-        return Published(table, counts, believed.people, release, released, curve)
+        return Published(table, counts, names, release, released, curve)
 
     def write(self, table: count_table.CountTable, released: IntArray) -> None:
         """Write released counts, unless they go into the document of ``--json``."""
@@ -368,16 +377,6 @@ def _merging(text: str, places: tuple[str, ...]) -> tuple[str, list[str]]:
             f"--merge ({text}) must be NAME=PLACE,PLACE, with places of: {', '.join(places[:20])}"
         )
     return name.strip(), group
-
-
-def _check_people(believed: count_table.PriorTable, people: int, path: str) -> None:
-    """Refuse a file by person that does not have each of the people once."""
-    names = believed.people
-    told = len(names) or (believed.prior.shape[0] if believed.prior.ndim == 2 else people)
-    if told != people:
-        raise InvalidInput(f"people in {path} ({told}) must be {people}, one per person counted")
-    if len(set(names)) != len(names):
-        raise InvalidInput(f"people in {path} must have different names; two of them have the same")
 
 
 @click.command()

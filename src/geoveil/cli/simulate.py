@@ -109,7 +109,7 @@ def command(
     """
     people = shared.RowFile.taken(source, options)
     if people.trips is not None:
-        simulated_trips.check_options(click.get_current_context())
+        simulated_trips.check_options(options["epsilon_per_km"])
     _check_promises(options)
     people.check_engine()
     people.where.check_file(people.source)
@@ -252,7 +252,11 @@ def _crowd(
     everybody = options["everybody"].replace("-", " ")
     fake_cell = _middle(grid) if options["fake_cell"] is None else options["fake_cell"]
     habits = (everybody, options["churn"], options["fakes"], fake_cell)
-    return Crowd(cells, *habits, positions_km, _shares(options))
+    shares: tuple[float, ...] = ()
+    if options["choices"] is not None:  # in the order of the promises, from the strongest on
+        pairs = sorted(zip(options["promises"], options["choices"], strict=True))
+        shares = tuple(share / sum(options["choices"]) for _, share in pairs)
+    return Crowd(cells, *habits, positions_km, shares)
 
 
 def _run(people: People, options: dict[str, Any], progress: ProgressBar) -> Simulation:
@@ -282,15 +286,6 @@ def _run(people: People, options: dict[str, Any], progress: ProgressBar) -> Simu
         hindsight=True,
         progress=lambda done, total: progress.update(done / total, f"round {done} of {total}"),
     )
-
-
-def _shares(options: dict[str, Any]) -> tuple[float, ...]:
-    """The shares of the promises in their order from the strongest on, however they were given."""
-    if options["choices"] is None:
-        return ()
-    pairs = sorted(zip(options["promises"], options["choices"], strict=True))
-    total = sum(share for _, share in pairs)
-    return tuple(share / total for _, share in pairs)
 
 
 def _show(screen: Screen, simulation: Simulation, sentences: list[str]) -> None:

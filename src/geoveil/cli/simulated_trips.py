@@ -218,17 +218,9 @@ def _show(
         screen.print(sentence)
 
 
-def check_options(context: click.Context) -> None:
+def check_options(epsilon_per_km: float | None) -> None:
     """Refuse options of campaigns where trips are asked for."""
-    given = [
-        name
-        for name in NOT_FOR_TRIPS
-        if context.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE
-    ]
-    if given:
-        flag = {"maps": "map", "number": "people"}.get(given[0], given[0]).replace("_", "-")
-        raise click.UsageError(
-            f"--{flag} must not go with --trips, which reports every trip once, under one mechanism"
-        )
-    if context.params["epsilon_per_km"] is None:
+    why = "must not go with --trips, which reports every trip once, under one mechanism"
+    shared.refuse_given(NOT_FOR_TRIPS, why)
+    if epsilon_per_km is None:
         raise click.UsageError("a promise must be given with --trips: --epsilon-per-km")
