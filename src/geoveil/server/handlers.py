@@ -131,14 +131,8 @@ async def change(service: Service, request: Request) -> Response:
     campaign = service.campaign_id(request.path_params["campaign"])
     changes = decode(_CHANGES, await service.body(request.scope, request.receive))
     with refusing():
-        await service.blocking(
-            service.campaigns.change,
-            campaign,
-            name=changes.name,
-            state=changes.state,
-            published=changes.published,
-            next_round_now=changes.next_round_now,
-        )
+        given = msgspec.structs.asdict(changes)
+        await service.blocking(service.campaigns.change, campaign, **given)
     values = await service.blocking(service.campaigns.state, campaign)
     return answer({**values, "link": service.link(campaign)})
 

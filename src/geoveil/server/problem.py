@@ -212,18 +212,9 @@ def preferred(accept: str, offered: Sequence[str]) -> str:
     >>> preferred("", ["application/json", "text/csv"])
     'application/json'
     """
-    parts = [part for part in accept.split(",") if part.strip()]
-    if not parts:
+    wishes = _qualities(accept)
+    if not wishes:
         return offered[0]
-    wishes: dict[str, float] = {}
-    for part in parts:
-        kind, *parameters = (piece.strip().lower() for piece in part.split(";"))
-        quality = next((each[2:] for each in parameters if each.startswith("q=")), "1")
-        try:
-            wish = min(1.0, max(0.0, float(quality)))
-        except ValueError:
-            wish = 0.0
-        wishes[kind] = max(wish, wishes.get(kind, 0.0))
 
     def quality_of(kind: str) -> float:
         """By the most specific range that names the type."""
@@ -234,6 +225,21 @@ def preferred(accept: str, offered: Sequence[str]) -> str:
     if quality_of(best) <= 0:
         raise Problem("not-acceptable", f"this address offers {', '.join(offered)}")
     return best
+
+
+def _qualities(header: str) -> dict[str, float]:
+    """What a header wishes for, each with its quality from 0 to 1; the best of what is named twice."""
+    wishes: dict[str, float] = {}
+    for part in header.split(","):
+        name, *parameters = (piece.strip().lower() for piece in part.split(";"))
+        quality = next((each[2:] for each in parameters if each.startswith("q=")), "1")
+        try:
+            wish = min(1.0, max(0.0, float(quality)))
+        except ValueError:
+            wish = 0.0
+        if name:
+            wishes[name] = max(wish, wishes.get(name, 0.0))
+    return wishes
 
 
 def holds(request: Request, tag: str) -> bool:
@@ -249,10 +255,7 @@ def holds_any(request: Request) -> bool:
 
 def takes_gzip(request: Request) -> bool:
     """Whether the client unpacks answers."""
-    offers = request.headers.get("accept-encoding", "").lower().split(",")
-    wishes = [offer.replace(" ", "").split(";") for offer in offers]
-    never = {"q=0", "q=0.", "q=0.0", "q=0.00", "q=0.000"}
-    return any(name == "gzip" and never.isdisjoint(rest) for name, *rest in wishes)
+    return _qualities(request.headers.get("accept-encoding", "")).get("gzip", 0.0) > 0.0
 
 
 def tagged(

@@ -308,8 +308,7 @@ class CampaignSettings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, 
                 "names of slots must begin with something else than =, +, - and @: they stand in tables, "
                 "where spreadsheets would compute them",
             )
-        number = len(names)
-        if number < 2:
+        if len(names) < 2:
             raise InvalidSetting(
                 "slots", "slots must be at least 2; leave them out where there is one"
             )
