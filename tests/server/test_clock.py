@@ -106,9 +106,8 @@ class Town(City):
 
     def __init__(self, store: Store | None = None, **settings: Any) -> None:
         self.machine = Machine()
-        super().__init__(
-            campaign_settings(**settings), store or MemoryStore(), self.machine.clock()
-        )
+        few = {"cell_km": 2.0} | settings  # of what they report nothing is asked here
+        super().__init__(campaign_settings(**few), store or MemoryStore(), self.machine.clock())
 
     def pass_s(self, seconds: float, every_s: float = 1.0) -> None:
         until_s = self.machine.true_s + seconds

@@ -81,7 +81,7 @@ def test_every_slot_with_enough_reports_has_a_map_of_its_own_people() -> None:
 
 def test_maps_of_slots_are_kept_short() -> None:
     """Beside the count of a cell in a slot, which takes ten bytes or so, its map takes fewer than 14."""
-    city = City(campaign_settings(slots="hour", zone=ZONE, cell_km=0.5))
+    city = City(campaign_settings(slots="hour", zone=ZONE))
     report(city, dict.fromkeys(range(24), (150, np.full(city.truth.size, 1 / city.truth.size))))
     assert closed(city)["slots"]["reports"] == [150] * 24
     kept = city.store.slot_maps("paris", 1)
