@@ -18,6 +18,7 @@ from geoveil.channel.channel import Channel, Tally
 from geoveil.document.canonical import canonical_bytes, strict_json
 from geoveil.errors import InvalidFile, InvalidInput, number_of
 from geoveil.estimate import AverageOfEstimates, Estimate
+from geoveil.estimate.fitted import A_TALLY
 from geoveil.estimate.mixture import held_to_seed
 from geoveil.files import replaced_file
 from geoveil.space import Space, space_from_dict
@@ -184,10 +185,7 @@ class Campaign:
 
     def receive(self, tally: Tally) -> Round:
         """Count reports under the mechanism that made them, in the open round or late in an old one."""
-        if not isinstance(tally, Tally):
-            raise InvalidInput(
-                f"tally ({type(tally).__name__}) must be a tally; make one with mechanism.tally(reports)"
-            )
+        arrays.instance("tally", tally, Tally, A_TALLY)
         for published in reversed(self._rounds):
             tallies = published.tallies
             for level, known in enumerate(tallies):

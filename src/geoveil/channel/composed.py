@@ -71,16 +71,12 @@ class DenseChannel(DenseOperator, Channel):
         return GeoIndistinguishability(own.epsilon_per_km) if own.holds else None
 
     def __eq__(self, other: object) -> bool:
-        return (
-            isinstance(other, DenseChannel)
-            and self.space == other.space
-            and np.array_equal(self._matrix, other._matrix)
-            and (self._same_promise(other) or self.guarantee == other.guarantee)
-        )
-
-    def _same_promise(self, other: DenseChannel) -> bool:
-        """Without enumerating anything: the same was stated, or each has that of the same matrix."""
-        return type(self) is type(other) and self._fixed == other._fixed
+        if not isinstance(other, DenseChannel) or self.space != other.space:
+            return False
+        # nothing is enumerated where the same was stated, or each has the promise of the same matrix
+        same = type(self) is type(other) and self._fixed == other._fixed
+        alike = np.array_equal(self._matrix, other._matrix)
+        return alike and (same or self.guarantee == other.guarantee)
 
     def __hash__(self) -> int:
         return hash((self.space, self.report_count))

@@ -337,22 +337,25 @@ class GeneralPrivacy(Guarantee):
         values = np.asarray(self.function(distance), dtype=np.float64)
         if values.shape not in (distance.shape, ()):
             raise InvalidInput("privacy must give one number for every distance")
-        losses = np.where(distance > 0, values, 0.0)
-        if np.isnan(losses).any():
-            raise InvalidInput("privacy must give one number for every distance")
-        if (losses < 0).any():
-            first = int(np.argmax(losses.ravel() < 0))
-            raise InvalidInput(
-                f"privacy (ℓ({distance.ravel()[first]:.6g} km) = {losses.ravel()[first]:.6g}) must not "
-                "be negative"
-            )
-        return losses
+        return checked_losses(distance, np.where(distance > 0, values, 0.0))
 
     def sentence(self, unit: str | None = None) -> str:
         return f"{self.amount(unit)}, d in {unit or self.unit} between places that the mechanism tells apart"
 
     def amount(self, unit: str | None = None) -> str:
         return f"ℓ-privacy with ℓ(d) = {self.name}"
+
+
+def checked_losses(distance_km: FloatArray, losses: FloatArray) -> FloatArray:
+    """The losses of an ℓ at some distances; an error where one is no number, or negative."""
+    if losses.shape != distance_km.shape or np.isnan(losses).any():
+        raise InvalidInput("privacy must give one number for every distance")
+    if (losses < 0).any():
+        first = np.unravel_index(np.argmax(losses < 0), losses.shape)
+        raise InvalidInput(
+            f"privacy (ℓ({distance_km[first]:.6g} km) = {losses[first]:.6g}) must not be negative"
+        )
+    return losses
 
 
 @dataclass(frozen=True)

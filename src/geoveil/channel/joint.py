@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import cached_property, reduce
 from operator import add
 from typing import Any
@@ -111,7 +111,7 @@ class ManyChannels(Channel):
         return chosen, reports
 
 
-class JointChannel(ByParts, ManyChannels):
+class JointChannel(ByParts, DenseOperator, ManyChannels):
     """A person makes one report through each channel; the combination is one report.
 
     Law: P(z₁, z₂, …|x) = P(z₁|x)·P(z₂|x)·…, combinations numbered with the last report running fastest.
@@ -127,8 +127,8 @@ class JointChannel(ByParts, ManyChannels):
     LocalDifferentialPrivacy(epsilon=2.0)
     """
 
-    exact = True
     _parts = ("channels",)
+    shape, columns = Channel.shape, Channel.columns  # which need no matrix
 
     def __init__(self, channels: Sequence[Channel]) -> None:
         self._join(channels)
@@ -156,7 +156,7 @@ class JointChannel(ByParts, ManyChannels):
         return self.space.size * self.report_count <= _MOST_ENTRIES
 
     @cached_property
-    def _matrix(self) -> FloatArray:
+    def _matrix(self) -> FloatArray:  # type: ignore[override]
         """(cells, combinations)."""
         if not self.enumerable:
             raise TooLarge(
@@ -169,33 +169,13 @@ class JointChannel(ByParts, ManyChannels):
         return total
 
     def columns_from(self, inside: FloatArray, chosen: IntArray) -> FloatArray:
-        law = np.ones((self.space.size, 1))
-        for channel in self.channels:
-            reports = channel.columns_from(inside, np.arange(channel.report_count))
-            law = law[:, :, None] * np.maximum(reports, 0.0)[:, None, :]
-            law = law.reshape(self.space.size, -1)
-        return law[:, chosen]
+        parts = (each.columns_from(inside, np.arange(each.report_count)) for each in self.channels)
+        return _of_all(np.maximum(part, 0.0) for part in parts)[:, chosen]
 
     def laws_from(self, cell: int, inside: FloatArray) -> FloatArray:
         if self.report_count > _MOST_LETTERS:
             raise TooLarge(f"combinations ({self.report_count}) must be at most {_MOST_LETTERS}")
-        law = np.ones((len(inside), 1))
-        for channel in self.channels:
-            reports = channel.laws_from(cell, inside)
-            law = (law[:, :, None] * reports[:, None, :]).reshape(len(inside), -1)
-        return law
-
-    def matrix(self) -> FloatArray:
-        return self._matrix
-
-    def _push(self, theta: FloatArray) -> FloatArray:
-        return theta @ self._matrix
-
-    def _pull(self, values: FloatArray) -> FloatArray:
-        return values @ self._matrix.T
-
-    def _row(self, row: int) -> FloatArray:
-        return self._matrix[row]
+        return _of_all(channel.laws_from(cell, inside) for channel in self.channels)
 
     def _column(self, column: int) -> FloatArray:
         combination = np.array([np.unravel_index(column, self.sizes)])
@@ -320,6 +300,11 @@ class JointTally(Tally):
         people = np.concatenate((self.combinations, other.combinations))
         both._count(self.channel, people, np.concatenate((self.counts, other.counts)))
         return both
+
+
+def _of_all(laws: Iterable[FloatArray]) -> FloatArray:
+    """(rows, reports) of each channel → (rows, combinations): the products."""
+    return reduce(lambda one, more: (one[..., None] * more[:, None]).reshape(len(one), -1), laws)
 
 
 def _log_products(joint: JointChannel, combinations: IntArray) -> FloatArray:

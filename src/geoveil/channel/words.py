@@ -286,16 +286,13 @@ def _sentence(pair: str, level: float, *, reports: int = 1) -> str:
     what = f"any {reports:,} reports together are" if several else "any report is"
     if level == 0:
         return f"{pair}: {what} exactly as likely from one as from the other."
+    factor = f"e^{rounded_up(level, 3)}"
+    if level < math.log(_MOST_IN_WORDS):
+        factor = f"{float(rounded_up(math.exp(level), 3)):,g}"
     return (
-        f"{pair}: {what} at most {_factor(level)} times as likely from one as from the other"
+        f"{pair}: {what} at most {factor} times as likely from one as from the other"
         f"{_frequency(level, 'sets of reports' if several else 'reports')}."
     )
-
-
-def _factor(level: float) -> str:
-    if level >= math.log(_MOST_IN_WORDS):
-        return f"e^{rounded_up(level, 3)}"
-    return f"{float(rounded_up(math.exp(level), 3)):,g}"
 
 
 def _frequency(level: float, what: str) -> str:

@@ -23,6 +23,7 @@ from geoveil.holding import Drawn, Framed, Shown, below
 from geoveil.space.space import Space
 
 _SUSPECT = 1e-12
+A_TALLY = "a tally; make one with mechanism.tally(reports)"
 
 
 class Observations:
@@ -80,11 +81,7 @@ def checked_tallies(tallies: Tally | Iterable[Tally]) -> tuple[Tally, ...]:
     if not given:
         raise InvalidInput("tallies must not be empty; pass at least one tally")
     for number, tally in enumerate(given):
-        if not isinstance(tally, Tally):
-            raise InvalidInput(
-                f"tally {number} ({type(tally).__name__}) must be a tally; "
-                "make one with mechanism.tally(reports)"
-            )
+        arrays.instance(f"tally {number}", tally, Tally, A_TALLY)
         if tally.space != given[0].space:
             raise InvalidInput(f"tally {number} must be about the same space as tally 0")
     if not any(tally.total for tally in given):

@@ -16,6 +16,7 @@ from geoveil.channel.operator import DenseOperator, Operator, StackedOperator
 from geoveil.errors import InvalidInput, TooLarge
 from geoveil.mechanism.mechanism import Mechanism, parameter_for_mean_distance
 from geoveil.randomness import SYSTEM, Randomness, checked_randomness
+from geoveil.space.grid import Line
 from geoveil.space.space import Space, checked_space
 
 
@@ -148,9 +149,7 @@ class Rappor(Mechanism):
     def excerpt(self, cells: IntArray) -> Excerpt:
         """Reports cut to the bits of some cells: what is left is RAPPOR on those cells alone."""
         places = np.arange(cells.size)
-        bits = np.arange(1 << cells.size)[:, None] >> places & 1
-        flips = (bits[None] ^ np.eye(cells.size, dtype=np.int64)[:, None]).sum(axis=-1)
-        laws = self.keep ** (cells.size - flips) * (1 - self.keep) ** flips
+        laws = Rappor(Line(cells.size), epsilon=self.epsilon).matrix()
 
         def letters(reports: Reports) -> IntArray:
             return np.asarray((reports[..., cells].astype(np.int64) << places).sum(axis=-1))

@@ -18,6 +18,7 @@ from geoveil.channel.guarantee import (
     BetweenPositions,
     GeoIndistinguishability,
     Guarantee,
+    checked_losses,
 )
 from geoveil.channel.words import rounded_down, rounded_up
 from geoveil.errors import InvalidInput
@@ -116,14 +117,7 @@ def check_increasing(privacy: Guarantee) -> None:
     """
     instance("privacy", privacy, Guarantee, A_GUARANTEE)
     distances = _distances(privacy)
-    values = privacy.loss(distances)
-    if values.shape != distances.shape or np.isnan(values).any():
-        raise InvalidInput("privacy must give one number for every distance")
-    if (values < 0).any():
-        first = int(np.argmax(values < 0))
-        raise InvalidInput(
-            f"privacy (ℓ({distances[first]:.6g} km) = {values[first]:.6g}) must not be negative"
-        )
+    values = checked_losses(distances, privacy.loss(distances))
     with np.errstate(invalid="ignore"):
         falls = values[1:] < values[:-1] * (1 - _TOLERANCE)
     if falls.any():
