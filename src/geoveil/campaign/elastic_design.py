@@ -11,7 +11,13 @@ import numpy as np
 import numpy.typing as npt
 
 from geoveil.arrays import FloatArray, finite, one_blas_thread, one_of, positive, prior_over
-from geoveil.campaign.positional_design import CLOSE, DesignedPositional, positional, wide_enough
+from geoveil.campaign.positional_design import (
+    CLOSE,
+    Designed,
+    DesignedPositional,
+    positional,
+    wide_enough,
+)
 from geoveil.campaign.weights import (
     equalising_weights,
     least_leverage,
@@ -25,7 +31,6 @@ from geoveil.channel.kernel import Kernel
 from geoveil.errors import InvalidInput, TooLarge, Unsupported
 from geoveil.estimate.em import Accelerator, Ascent, maximise
 from geoveil.estimate.stopping import Progress, Steps, Stop
-from geoveil.measure import mean_distance_km, mutual_information_bits
 from geoveil.mechanism.elastic import Elastic, exponential_kernel
 from geoveil.mechanism.mechanism import Promise
 from geoveil.root import NeverSafe, safe_root
@@ -55,7 +60,7 @@ _HALVINGS, _BETAS = 8, 10
 """How finely the camouflage is lowered, and β, where a bound on the leverage needs it."""
 
 
-class DesignedElastic(Elastic):
+class DesignedElastic(Elastic, Designed):
     """An elastic mechanism designed for a prior, with what the design achieved.
 
     ``ascent`` is the Blahut–Arimoto run behind the weights: its ``certificate`` bounds, in nats, how far
@@ -79,16 +84,6 @@ class DesignedElastic(Elastic):
 
     def _exponential_kernel(self) -> Kernel:
         return self._designed_with or super()._exponential_kernel()
-
-    @cached_property
-    def leakage_bits(self) -> float:
-        """Mutual information of true cell and report under the prior."""
-        return mutual_information_bits(self, self.prior)
-
-    @cached_property
-    def mean_distance_km(self) -> float:
-        """Mean distance of true cell and report under the prior."""
-        return mean_distance_km(self, self.prior)
 
     @cached_property
     def certified_epsilon_per_km(self) -> float:
@@ -313,7 +308,7 @@ def _promising(
         wanted_km = positive("mean_distance_km", promise.mean_distance_km)
         start = 0.5 / wanted_km
         within = start * _RANGE, start / _RANGE
-        widest = wide_enough(build, _distance_km, wanted_km, "β", start, within, math.log(8))
+        widest = wide_enough(build, wanted_km, "β", start, within, math.log(8))
         return _described(widest, widest.prior, widest.certified_epsilon_per_km)
     epsilon = promise.resolve(lambda _: 0.0)
     if space.size == 1:
@@ -327,10 +322,6 @@ def _promising(
             tolerance=CLOSE,
         ).made
     return _described(mechanism, mechanism.prior, epsilon)
-
-
-def _distance_km(mechanism: DesignedElastic) -> float:
-    return mechanism.mean_distance_km
 
 
 def _mixed(

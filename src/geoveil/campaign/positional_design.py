@@ -5,17 +5,19 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import cached_property
+from typing import TypeVar
 
 import numpy as np
 
 from geoveil.arrays import FloatArray, positive
 from geoveil.campaign.weights import flat_weights, least_loss_weights
 from geoveil.channel.certificate import promising
+from geoveil.channel.channel import Channel
 from geoveil.channel.guarantee import BetweenPositions
 from geoveil.errors import InvalidInput, SolverFailed, Unsupported
 from geoveil.estimate.em import maximise
 from geoveil.estimate.stopping import Stop
-from geoveil.measure import mutual_information_bits
+from geoveil.measure import mean_distance_km, mutual_information_bits
 from geoveil.mechanism.mechanism import Promise
 from geoveil.position.cone import ROUNDING_CELLS, RoundedCone
 from geoveil.position.positional import (
@@ -29,7 +31,7 @@ from geoveil.position.positional import (
 )
 from geoveil.position.spread import spread_kernel
 from geoveil.position.whole_law import whole_weights
-from geoveil.root import Made, NeverSafe, safe_root
+from geoveil.root import NeverSafe, safe_root
 from geoveil.space import Grid, Points, Space
 
 _SHARP = 0.25
@@ -45,8 +47,8 @@ _TRIES = 6
 """Looks at the loss around the worst places between two certificates, at most."""
 
 
-class DesignedPositional(PositionalElastic):
-    """A mechanism between positions designed for a prior, with what the design achieved."""
+class Designed(Channel):
+    """A mechanism designed for a prior, with what the design achieved."""
 
     prior: FloatArray
 
@@ -57,8 +59,13 @@ class DesignedPositional(PositionalElastic):
 
     @cached_property
     def mean_distance_km(self) -> float:
-        """Mean distance of true position and report under the prior, people spread in their cells."""
-        return float(self.prior @ self.mean_of_distance(lambda distance: distance))
+        """Mean distance of a person and their report under the prior: of true cell and report, or between
+        positions of true position and report, people spread in their cells."""
+        return mean_distance_km(self, self.prior)
+
+
+class DesignedPositional(PositionalElastic, Designed):
+    """A mechanism between positions designed for a prior."""
 
     @property
     def certified_epsilon_per_km(self) -> float:
@@ -66,15 +73,17 @@ class DesignedPositional(PositionalElastic):
         return self.certificate.epsilon_per_km
 
 
+_Made = TypeVar("_Made", bound=Designed)
+
+
 def wide_enough(
-    build: Callable[[float], Made],
-    distance_km: Callable[[Made], float],
+    build: Callable[[float], _Made],
     wanted_km: float,
     parameter: str,
     start: float,
     within: tuple[float, float],
     stride: float = math.log(2),
-) -> Made:
+) -> _Made:
     """The mechanism of the largest parameter, such as β, whose mean distance is still the wanted one."""
 
     def unreachable(at: float, reached_km: float) -> InvalidInput:
@@ -83,15 +92,15 @@ def wide_enough(
             f"{reached_km:.6g} km"
         )
 
-    def lacking(tried: Made) -> float:
-        return 1.0 - distance_km(tried) / wanted_km
+    def lacking(tried: _Made) -> float:
+        return 1.0 - tried.mean_distance_km / wanted_km
 
     try:
         nearest = safe_root(build, lacking, [start], within=within, tolerance=CLOSE, stride=stride)
     except NeverSafe as error:
         raise unreachable(error.at, wanted_km * (1.0 - error.excess)) from None
     if nearest.at == within[0] and nearest.excess < -CLOSE:
-        raise unreachable(within[0], distance_km(nearest.made))
+        raise unreachable(within[0], nearest.made.mean_distance_km)
     return nearest.made
 
 
@@ -110,7 +119,6 @@ def positional(
     steepest = STEEPEST_CELL / space.cell_km
     return wide_enough(
         lambda epsilon: _promising(space, prior, epsilon, camouflage, stop),
-        lambda tried: tried.mean_distance_km,
         wanted,
         "ε",
         min(2.0 / wanted, steepest),
