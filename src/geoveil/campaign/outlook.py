@@ -20,7 +20,7 @@ from geoveil.measure import (
     mutual_information_bits,
 )
 from geoveil.position.positional import Placed
-from geoveil.space import AnyGrid, Box, Grid, MaskedGrid, Points
+from geoveil.space import Box, Grid, MaskedGrid, Points
 from geoveil.space.points import at_places
 
 MOST_CELLS = 160
@@ -183,17 +183,25 @@ def coarsened(space: Placed, widest_km: float = math.inf) -> Placed:
     Or in cells of ``widest_km``, where those are more; no cell gets smaller. Of more places than that it is
     the cells, as large as places are apart, that have one.
     """
+    if space.size <= MOST_CELLS:
+        return space
     if isinstance(space, Points):
-        return space if space.size <= MOST_CELLS else _larger_cells(_cells_with(space), widest_km)
-    return _larger_cells(space, widest_km)
+        lat, lng = space.centres_latlng()
+        whole = _cells_over(Box.around(lat=lat, lng=lng).widened(space.cell_km / 2), space.cell_km)
+        space = _with_any(whole, whole.locate(lat=lat, lng=lng, outside="clamp"))
+    coarse, cell_km = space, space.cell_km
+    while coarse.size > MOST_CELLS and space.box is not None and cell_km < widest_km:
+        cell_km *= max(1.05, float(np.sqrt(coarse.size / MOST_CELLS)))
+        cell_km = min(cell_km, widest_km)
+        coarse = whole = _cells_over(space.box, cell_km)
+        if isinstance(space, MaskedGrid):
+            coarse = _with_any(whole, whole.locate_km(space.centres, outside="clamp"))
+    return coarse
 
 
-def _cells_with(places: Points) -> MaskedGrid:
-    """Cells as large as places are apart: those that have one."""
-    lat, lng = places.centres_latlng()
-    south, west, north, east = Box.around(lat=lat, lng=lng).widened(places.cell_km / 2.0)
-    whole = Grid.from_box(south=south, west=west, north=north, east=east, cell_km=places.cell_km)
-    return _with_any(whole, whole.locate(lat=lat, lng=lng, outside="clamp"))
+def _cells_over(box: Box, cell_km: float) -> Grid:
+    south, west, north, east = box
+    return Grid.from_box(south=south, west=west, north=north, east=east, cell_km=cell_km)
 
 
 def _with_any(grid: Grid, cells: IntArray | int) -> MaskedGrid:
@@ -201,20 +209,6 @@ def _with_any(grid: Grid, cells: IntArray | int) -> MaskedGrid:
     there = np.zeros(grid.size, dtype=np.bool_)
     there[cells] = True
     return MaskedGrid(grid, there)
-
-
-def _larger_cells(grid: AnyGrid, widest_km: float) -> AnyGrid:
-    coarse, cell_km = grid, grid.cell_km
-    while coarse.size > MOST_CELLS and grid.box is not None and cell_km < widest_km:
-        cell_km *= max(1.05, float(np.sqrt(coarse.size / MOST_CELLS)))
-        cell_km = min(cell_km, widest_km)
-        south, west, north, east = grid.box
-        coarse = whole = Grid.from_box(
-            south=south, west=west, north=north, east=east, cell_km=cell_km
-        )
-        if isinstance(grid, MaskedGrid):
-            coarse = _with_any(whole, whole.locate_km(grid.centres, outside="clamp"))
-    return coarse
 
 
 def middle_of(space: Placed) -> Placed:

@@ -5,21 +5,23 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import pairwise
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
-from geoveil.arrays import FloatArray, IntArray, count, finite, positive
+from geoveil.arrays import FloatArray, count, finite, positive
 from geoveil.campaign.elastic_design import Between, blahut_arimoto, elastic
 from geoveil.campaign.rounds import NewestRounds
 from geoveil.channel.channel import Channel, Tally
 from geoveil.channel.guarantee import BetweenPositions, GeoIndistinguishability, Guarantee
+from geoveil.channel.kernel import lattice_pitch_km, lattice_shape
 from geoveil.document.wire import MOST_LEVELS
 from geoveil.errors import InvalidFile, InvalidInput
 from geoveil.estimate import Estimate, Estimator, IterativeBayesianUpdate, Steps
 from geoveil.position.positional import MOST_SLACK
-from geoveil.space import Grid, Line, MaskedGrid, Space
+from geoveil.space import MaskedGrid, Space
 from geoveil.verify.guard import GuardedUpdate
 
 
@@ -303,38 +305,23 @@ def averaged(
     """
     if space.size == 1:
         return believed
+    reach = partial(reach_in_cells, epsilon_per_km, between=between)
+    shape = lattice_shape(space)
     if isinstance(space, MaskedGrid):
-        around = _around(space.grid, space.spread(believed), epsilon_per_km, between)
-        mean = around.ravel()[space.cells]
-    elif isinstance(space, Grid):
-        mean = _around(space, believed.reshape(space.shape), epsilon_per_km, between).ravel()
-    elif isinstance(space, Line):
-        reach = reach_in_cells(epsilon_per_km, space.least_distance_km, between)
-        mean = _means(space.size, reach) @ believed
+        mean = _around(space.spread(believed), reach(space.cell_km)).ravel()[space.cells]
+    elif shape is not None:
+        mean = _around(believed.reshape(shape), reach(lattice_pitch_km(space))).ravel()
     else:
-        mean = believed[_nearest(space, epsilon_per_km, between)].mean(axis=1)
+        distances = [space.distances_from_km(cell) for cell in range(space.size)]
+        spacing = float(np.median([np.partition(each, 1)[1] for each in distances]))
+        number = (2 * reach(max(spacing, np.finfo(float).tiny)) + 1) ** 2
+        nearest = np.stack([np.argsort(each, kind="stable")[:number] for each in distances])
+        mean = believed[nearest].mean(axis=1)
     return np.asarray(mean / mean.sum())
 
 
-def _around(
-    grid: Grid, believed: FloatArray, epsilon_per_km: float, between: Between
-) -> FloatArray:
-    """(rows, columns) → the same, averaged."""
-    reach = reach_in_cells(epsilon_per_km, grid.cell_km, between)
-    return np.asarray(_means(grid.rows, reach) @ believed @ _means(grid.columns, reach).T)
-
-
-def _means(size: int, reach: int) -> FloatArray:
-    """(size, size): each row the mean over the places within reach, those beyond the ends empty."""
-    places = np.arange(size)
-    near = np.abs(places[:, None] - places) <= reach
-    return near / (2.0 * reach + 1.0)
-
-
-def _nearest(space: Space, epsilon_per_km: float, between: Between) -> IntArray:
-    """(cells, any): the nearest cells of each, itself among them."""
-    distances = [space.distances_from_km(cell) for cell in range(space.size)]
-    spacing = float(np.median([np.partition(each, 1)[1] for each in distances]))
-    reach = reach_in_cells(epsilon_per_km, max(spacing, np.finfo(float).tiny), between)
-    number = min(space.size, (2 * reach + 1) ** 2)
-    return np.stack([np.argsort(each, kind="stable")[:number] for each in distances])
+def _around(believed: FloatArray, reach: int) -> FloatArray:
+    """(rows, columns) → the same, the means over the cells within reach, those beyond the ends empty."""
+    places = (np.arange(size) for size in believed.shape)
+    rows, columns = ((np.abs(at[:, None] - at) <= reach) / (2.0 * reach + 1.0) for at in places)
+    return np.asarray(rows @ believed @ columns)
