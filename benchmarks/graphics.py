@@ -22,7 +22,7 @@ import numpy as np
 
 import geoveil as gv
 from geoveil.arrays import FloatArray
-from geoveil.channel.backend import Backend, Torus, backend_of
+from geoveil.channel.backend import Backend, Torus, backend_of, host_array
 from geoveil.channel.kernel import LatticeKernel
 from geoveil.channel.operator import Operator
 from geoveil.estimate.objective import Objective, Point, em_path
@@ -80,7 +80,7 @@ def reached(operator: Operator, weights: FloatArray) -> FloatArray:
     """Where an ascent is after some steps."""
     objective = Objective(operator, weights)
     start = np.full(operator.shape[0], 1 / operator.shape[0])
-    return objective.columns.host(next(islice(em_path(objective, start), _COMPARED, None)).theta)
+    return host_array(next(islice(em_path(objective, start), _COMPARED, None)).theta)
 
 
 def transforms_alone(kernel: LatticeKernel, backend: Backend, finish: Callable[[], None]) -> float:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import scipy
 
-from geoveil.arrays import FloatArray, IntArray
+from geoveil.arrays import IntArray
 from geoveil.errors import InvalidInput, MissingExtra, Unsupported
 
 Array = Any
@@ -56,10 +56,6 @@ class Backend:
         if backend_of(array) is None:
             return self.put(array)
         return self.xp.astype(array, self.xp.float64, copy=False)
-
-    def host(self, array: Array) -> FloatArray:
-        """An array of the device in the host's memory."""
-        return host_array(array)
 
     def joined(self, arrays: Sequence[Array]) -> Array:
         """Side by side on the last axis."""

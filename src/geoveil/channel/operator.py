@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from geoveil.arrays import ArrayLike, FloatArray, IntArray, ReadOnly, indices, vector
-from geoveil.channel.backend import HOST, Array, Backend, Selection, backend_of
+from geoveil.channel.backend import HOST, Array, Backend, Selection, backend_of, host_array
 from geoveil.errors import InvalidInput, Unsupported
 
 RelativeError = 1e-10
@@ -338,7 +338,7 @@ class MovedOperator(Operator):
     def _refined(self, given: Array, result: Array, noise: Product, at_home: Product) -> Array:
         """The product; where values are small, that of the host, which sums them exactly."""
         if not self.exact and bool(self._at.xp.any(result < noise(given) / RelativeError)):
-            return self._at.put(at_home(self._at.host(given)))
+            return self._at.put(at_home(host_array(given)))
         return result
 
     def _row(self, row: int) -> FloatArray:

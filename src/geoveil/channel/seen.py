@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from geoveil.arrays import BoolArray, FloatArray
-from geoveil.channel.backend import Array, Selection
+from geoveil.channel.backend import Array, Selection, host_array
 from geoveil.channel.operator import (
     EXACT_ENTRIES,
     DenseOperator,
@@ -49,23 +49,15 @@ class SeenColumns:
         self.operator = operator
         self.seen = seen
         self._all = seen.size == operator.shape[1]
-        self._at = operator._at
-        self.xp = self._at.xp
-        """The library of the arrays that go in and come out."""
-        self._counted = self._at.put_as(counted, np.bool_) if elsewhere else None
-        self._least, self._none = self._at.put(TINY), self._at.put(0.0)
+        self.at = operator._at
+        """Where the products are made, and the arrays that go in and come out."""
+        self.xp = self.at.xp
+        self._counted = self.at.put_as(counted, np.bool_) if elsewhere else None
+        self._least, self._none = self.at.put(TINY), self.at.put(0.0)
         # What is summed exactly: which, their columns, and a factor that leaves the others.
         self._exact = Selection(np.zeros(0, dtype=np.int64), seen.size)
-        self._columns: Array = self._at.put(np.zeros((rows, 0)))
+        self._columns: Array = self.at.put(np.zeros((rows, 0)))
         self._places, self._others = self._exact, self._none
-
-    def own(self, array: FloatArray) -> Array:
-        """An array of the host where the products are made."""
-        return self._at.own(array)
-
-    def host(self, array: Array) -> FloatArray:
-        """The other way round."""
-        return self._at.host(array)
 
     def push(self, theta: Array) -> Array:
         """(θL)_i > 0 for the columns seen: (…, rows) → (…, seen)."""
@@ -102,15 +94,15 @@ class SeenColumns:
     def _refined(self, theta: Array, law: Array, floor: Array, low: Array) -> Array:
         """The law with exact sums where the fast product may be noise."""
         exact, size = self._exact.places, self._exact.size
-        new = np.setdiff1d(np.flatnonzero(self.host(low).reshape(-1, size).any(axis=0)), exact)
+        new = np.setdiff1d(np.flatnonzero(host_array(low).reshape(-1, size).any(axis=0)), exact)
         if (exact.size + new.size) * self.operator.shape[0] > EXACT_ENTRIES:
             return self.xp.maximum(law, LOOP_NOISE * floor)
         if new.size:
-            fetched = self._at.put(self.operator.columns(self.seen[new]))
-            self._columns = self._at.joined((self._columns, fetched))
+            fetched = self.at.put(self.operator.columns(self.seen[new]))
+            self._columns = self.at.joined((self._columns, fetched))
             self._exact = Selection(np.concatenate((exact, new)), size)
-            self._places = self._exact.on(self._at)
+            self._places = self._exact.on(self.at)
             others = np.ones(size)
             others[self._exact.places] = 0.0
-            self._others = self._at.put(others)
+            self._others = self.at.put(others)
         return law * self._others + self._places.put(theta @ self._columns)

@@ -328,8 +328,7 @@ class DrawnErrors(ErrorBars):
     draws: FloatArray
 
     def standard_error(self, combinations: FloatArray | None = None) -> FloatArray:
-        drawn = self.draws if combinations is None else self.draws @ combinations.T
-        spread = np.sqrt(np.square(drawn).mean(axis=0))
+        spread = np.sqrt(np.square(combined(self.draws.T, combinations)).mean(axis=-1))
         errors = np.maximum(spread, self._poll_error(combinations))
         return np.where(self._certain(combinations), 0.0, errors)
 
@@ -380,21 +379,19 @@ class BootstrapErrors(ErrorBars):
     """(cells, k): directions the data say nothing about."""
 
     def standard_error(self, combinations: FloatArray | None = None) -> FloatArray:
-        spread = self._drawn(combinations).std(axis=0, ddof=1)
+        spread = combined(self.replicates.T, combinations).std(axis=-1, ddof=1)
         moved = combined(self.centre - self.distribution, combinations)
         errors = np.maximum(np.hypot(spread, moved), self._poll_error(combinations))
         return np.where(_unknown(self.lost, combinations), np.inf, errors)
 
     def interval(self, level: float, combinations: FloatArray | None = None) -> Ends:
         tail = (1 - checked_level(level)) / 2
-        low, high = np.quantile(self._drawn(combinations), [tail, 1 - tail], axis=0)
+        drawn = combined(self.replicates.T, combinations)
+        low, high = np.quantile(drawn, [tail, 1 - tail], axis=-1)
         centre = combined(self.centre, combinations)
         lost = np.where(_unknown(self.lost, combinations), np.inf, 0.0)
         lowest, highest = np.minimum(low, 2 * centre - high), np.maximum(high, 2 * centre - low)
         return self._held(level, combinations, lowest - lost, highest + lost)
-
-    def _drawn(self, combinations: FloatArray | None) -> FloatArray:
-        return self.replicates if combinations is None else self.replicates @ combinations.T
 
     def _summed(self, groups: _Groups) -> dict[str, Any]:
         return {"replicates": groups.sums(self.replicates), "lost": groups.sums(self.lost.T).T}

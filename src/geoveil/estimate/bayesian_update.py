@@ -287,7 +287,7 @@ class IterativeBayesianUpdate:
                 starts = np.broadcast_to(first, (*counts.shape[:-1], first.size))
                 objective = Objective(operator, counts)
                 reached = em_point(objective, starts, max(steps * carry_on, _LEAST_STEPS))
-                return unknowns.by_cell(objective.columns.host(reached.theta))
+                return unknowns.by_cell(host_array(reached.theta))
             how: dict[str, Any] = {"stop": self.stop, "accelerate": self.accelerate}
             fits = [
                 maximise(operator, row, start=first, **how).distribution

@@ -11,6 +11,7 @@ import numpy as np
 import scipy
 
 from geoveil.arrays import ArrayLike, FloatArray, IntArray, able, count, frozen, positive
+from geoveil.channel.backend import host_array
 from geoveil.channel.operator import Operator
 from geoveil.errors import InvalidInput, TooLarge
 from geoveil.estimate.objective import Objective, Point, em_step, full_support, pooled, shared_path
@@ -108,7 +109,7 @@ def maximise(
             break
     meter.at(1.0)
     return Ascent(
-        distribution=frozen(np.array(objective.columns.host(point.theta))),
+        distribution=frozen(np.array(host_array(point.theta))),
         log_likelihood=trace.log_likelihood[-1],
         certificate=trace.certificate[-1],
         steps=trace.steps,
@@ -143,7 +144,7 @@ class Squarem:
 
     def path(self, objective: Objective, start: FloatArray) -> Iterator[Point]:
         """The start, then the point after each extrapolated step."""
-        point = objective.at(objective.columns.own(start))
+        point = objective.at(objective.columns.at.own(start))
         while True:
             yield point
             once = objective.at(em_step(point))

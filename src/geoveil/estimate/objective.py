@@ -97,7 +97,9 @@ class Objective:
         self.columns = SeenColumns(operator, given)
         self.seen = self.columns.observations
         """Which observations are looked at, all with weight among them; ``Point.law`` follows their order."""
-        self.weights = self.columns.own(given[..., self.seen] / given.sum(axis=-1, keepdims=True))
+        self.weights = self.columns.at.own(
+            given[..., self.seen] / given.sum(axis=-1, keepdims=True)
+        )
         self.products = 0
 
     def at(self, theta: FloatArray) -> Point:
@@ -109,7 +111,7 @@ class Objective:
 
     def others(self, counts: IntArray) -> FloatArray:
         """Counts of other observations (…, observations), in the order and place of ``Point.law``."""
-        return self.columns.own(counts[..., self.seen].astype(np.float64))
+        return self.columns.at.own(counts[..., self.seen].astype(np.float64))
 
     def dense(self) -> Objective:
         """The same objective on a matrix of the columns seen, for methods that need one."""
@@ -142,7 +144,7 @@ def full_support(start: ArrayLike | None, unknowns: int) -> FloatArray:
 
 def em_path(objective: Objective, start: FloatArray) -> Iterator[Point]:
     """The points of expectation–maximisation from ``start`` on, for all problems at once, without end."""
-    point = objective.at(objective.columns.own(start))
+    point = objective.at(objective.columns.at.own(start))
     while True:
         yield point
         point = objective.at(em_step(point))
@@ -214,7 +216,7 @@ def shared_path(
     if few is None:
         yield from enumerate(em_path(objective, start))
         return
-    point, step, stride = objective.at(objective.columns.own(start)), 0, 1
+    point, step, stride = objective.at(objective.columns.at.own(start)), 0, 1
     factor: FloatArray | None = None
     while True:
         yield step, point
