@@ -142,15 +142,7 @@ class LatticeKernel(Kernel):
 
     @cached_property
     def _matrix(self) -> FloatArray:
-        """All rows: each is the window of the table of all offsets that has its own cell at offset 0."""
-        cells = math.prod(self.box)
-        table = np.ascontiguousarray(self._offsets)
-        nearest = table[tuple(slice(n - 1, None) for n in self.box)]
-        back = tuple(-stride for stride in table.strides)
-        windows = np.lib.stride_tricks.as_strided(
-            nearest, self.box + self.box, back + table.strides, writeable=False
-        )
-        return windows.reshape(cells, cells)
+        return self._windows.reshape(self.shape)
 
     def apply_near_inverse(self, values: FloatArray) -> FloatArray:
         """Right but for the rim: divided by the spectrum of the torus, where that is positive."""
@@ -197,11 +189,13 @@ class LatticeKernel(Kernel):
     def rows(self, cells: IntArray) -> FloatArray:
         if self.exact:
             return self._matrix[cells]
-        # Each row is a window of the table of all offsets.
+        return self._windows[np.unravel_index(cells, self.box)].reshape(len(cells), -1)
+
+    @property
+    def _windows(self) -> FloatArray:
+        """(box, box): rows by cell, each a window of the table of all offsets, with its cell at offset 0."""
         windows = np.lib.stride_tricks.sliding_window_view(self._offsets, self.box)
-        places = np.unravel_index(cells, self.box)
-        corner = tuple(n - 1 - place for n, place in zip(self.box, places, strict=True))
-        return windows[corner].reshape(len(cells), -1)
+        return windows[(slice(None, None, -1),) * len(self.box)]
 
     @cached_property
     def _offsets(self) -> FloatArray:

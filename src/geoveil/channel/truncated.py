@@ -75,8 +75,8 @@ def summed_tables(
 class TruncatedOperator(Operator):
     """The operator of the tables: a convolution inside, another along each edge, sums at the corners.
 
-    The four edges are visited as (flip): flip 1 is the west or south edge, −1 the opposite one, whose
-    tables are the same read backwards. An axis one cell long has no edges (see the tables).
+    The tables of the east and the north edge are those of the opposite one read backwards. An axis one cell
+    long has no edges (see the tables).
     """
 
     _made_of = ("_kernel", "_inside", "_edges", "_sides", "_ends", "_corners")
@@ -84,10 +84,7 @@ class TruncatedOperator(Operator):
     def __init__(self, tables: Tables) -> None:
         self.tables = tables
         rows, columns = self.box = (tables.inside.shape[0], tables.inside.shape[1])
-        self._across = (1, -1) if columns > 1 else ()
-        self._down = (1, -1) if rows > 1 else ()
-        self._inner_rows = slice(1, -1) if self._down else slice(None)
-        self._inner_columns = slice(1, -1) if self._across else slice(None)
+        self._across, self._down = columns > 1, rows > 1
         self._kernel = LatticeKernel(tables.inside)
         self._workers = fft_workers(4 * rows * columns)
         beyond = np.square(tables.beyond_columns).sum() + np.square(tables.beyond_rows).sum()
@@ -95,7 +92,9 @@ class TruncatedOperator(Operator):
         self.fft_noise = FFT_NOISE * norm
         # one where a cell is inside, and where it is no corner
         self._inside, self._edges = np.zeros(self.box), np.ones(self.box)
-        self._inside[self._inner_rows, self._inner_columns] = 1.0
+        self._inside[tuple(slice(1, -1) if size > 1 else slice(None) for size in self.box)] = 1.0
+        if self._across and self._down:
+            self._edges[np.ix_((0, -1), (0, -1))] = 0.0
         near_columns = _near((tables.beyond_columns, tables.corner), 1, norm)
         near_rows = _near((tables.beyond_rows, tables.corner), 0, norm)
         # the lines near west and east, and near south and north, with the spectra of their sums
@@ -104,12 +103,9 @@ class TruncatedOperator(Operator):
             *_spectra(tables.beyond_columns, near_columns),
         )
         self._ends = Selection(near_rows, rows), *_spectra(tables.beyond_rows.T, near_rows)
-        # (near columns × near rows, corners)
-        near = tables.corner.T[np.ix_(near_columns, near_rows)]
-        corners = [(flip, over) for flip in self._down for over in self._across]
-        self._corners = np.array([near[::over, ::flip].ravel() for flip, over in corners]).T
-        for flip, over in corners:
-            self._edges[_edge(flip), _edge(over)] = 0.0
+        # (near columns × near rows, corners): southwest, southeast, northwest, northeast
+        near, ways = tables.corner.T[np.ix_(near_columns, near_rows)], (1, -1)
+        self._corners = np.array([near[::e, ::n].ravel() for n in ways for e in ways]).T
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -188,25 +184,23 @@ class TruncatedOperator(Operator):
         rows, columns = self.box
         i, j = divmod(row, columns)
         down, across = np.abs(np.arange(rows) - i), np.abs(np.arange(columns) - j)
+        sides, ends = (j, columns - 1 - j), (i, rows - 1 - i)  # how far from either edge
         out = self.tables.inside[np.ix_(down, across)]
-        for over in self._across:
-            out[self._inner_rows, _edge(over)] = self.tables.beyond_columns[:, ::over][
-                down[self._inner_rows], j
-            ]
-        for flip in self._down:
-            out[_edge(flip), self._inner_columns] = self.tables.beyond_rows[::flip][
-                i, across[self._inner_columns]
-            ]
-            for over in self._across:
-                out[_edge(flip), _edge(over)] = self.tables.corner[::flip, ::over][i, j]
-        return out.ravel()
+        if self._across:
+            out = self._framed(out, self.tables.beyond_columns[np.ix_(down, sides)])
+        if self._down:
+            rims = self.tables.beyond_rows[np.ix_(ends, across)]
+            if self._across:
+                rims = self._framed(rims, self.tables.corner[np.ix_(ends, sides)])
+            out = self._framed(out.T, rims.T).T
+        return np.asarray(out.ravel())
 
     def _column(self, column: int) -> FloatArray:
         rows, columns = self.box
         i, j = divmod(column, columns)
         down, across = np.abs(np.arange(rows) - i), np.abs(np.arange(columns) - j)
-        over = 0 if not self._across else 1 if j == 0 else -1 if j == columns - 1 else 0
-        flip = 0 if not self._down else 1 if i == 0 else -1 if i == rows - 1 else 0
+        over = {0: 1, columns - 1: -1}.get(j) if self._across else None
+        flip = {0: 1, rows - 1: -1}.get(i) if self._down else None
         if over and flip:
             return self.tables.corner[::flip, ::over].ravel()
         if over:
@@ -224,10 +218,6 @@ def _near(tables: tuple[FloatArray, ...], axis: int, norm: float) -> IntArray:
     lines = np.arange(squares.size)
     near: IntArray = lines[(lines < reach) | (lines >= squares.size - reach)]
     return near
-
-
-def _edge(flip: int) -> int:
-    return 0 if flip == 1 else -1
 
 
 def _periodic(lines: int) -> int:

@@ -256,13 +256,7 @@ def _square(radius_km: Any, pitch_km: float) -> int:
     if reach > math.sqrt(CELL_LIMIT):
         raise TooLarge(f"disc_radius_km ({radius:g}) must be at most {CELL_LIMIT**0.5:g} cells")
     most = math.floor(reach * reach * (1 + 1e-9))
-    return next(square for square in range(most, -1, -1) if _is_sum_of_squares(square))
-
-
-def _is_sum_of_squares(number: int) -> bool:
-    return any(
-        math.isqrt(number - a * a) ** 2 == number - a * a for a in range(math.isqrt(number) + 1)
-    )
+    return max(a * a + math.isqrt(most - a * a) ** 2 for a in range(math.isqrt(most) + 1))
 
 
 def _disc(square: int, shape: tuple[int, ...]) -> IntArray:
