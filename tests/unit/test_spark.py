@@ -251,18 +251,18 @@ def command(*words: str, **changes: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_without_java_there_is_one_line(
-    people: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_java_there_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before anything is read, be it there or not, and before a mechanism is made."""
     needs(java=False)
     monkeypatch.delenv("JAVA_HOME", raising=False)
-    words = ["tally", str(people / "people.csv"), "-o", str(tmp_path / "t.json"), "--engine", "spark",
-             "--epsilon-per-km", "2", "--box", "48.8,2.2,48.9,2.4"]  # fmt: skip
-    done = command(*words, PATH=str(Path(sys.executable).parent))
-    assert done.returncode == 2
+    monkeypatch.setenv("PATH", str(Path(sys.executable).parent))
+    gone, target = str(tmp_path / "gone.csv"), tmp_path / "t.json"
+    words = ["tally", gone, "-o", str(target), "--engine", "spark", "--epsilon-per-km", "2"]
+    done = CliRunner().invoke(program, words)
+    assert done.exit_code == 2
     assert "Spark must find Java 17 or newer" in done.stderr
     assert done.stderr.count("\n") == 1
-    assert not (tmp_path / "t.json").exists()
+    assert not target.exists()
 
 
 def test_without_spark_there_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:

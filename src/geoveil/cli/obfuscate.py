@@ -62,6 +62,7 @@ class Request:
 
     def build(self, console: Console, progress: ProgressBar) -> AnyMechanism:
         """The mechanism asked for, on a grid over the box asked for or over that of the data."""
+        self.rows.where.require()
         if not self.choice.needs_box:
             return self.choice.build(None)
         rows, box = self.rows, self.rows.area.box

@@ -265,6 +265,13 @@ class EngineChoice:
                 f"IN ({source}) must be one file; of a folder or an address Spark makes a tally"
             )
 
+    def require(self) -> None:
+        """Say before the work what has to be installed for the engine."""
+        if self.engine == "spark":
+            from geoveil.engine.spark import require_spark
+
+            require_spark(self.master)
+
     @contextmanager
     def open(self, processes: int | None, source: str) -> Iterator[Engine]:
         """The engine for a file, while it is needed; ``processes`` of this machine, if given."""

@@ -37,18 +37,28 @@ _PARTITIONS_PER_CORE = 4
 _ATTEMPTS = 4  # of a task, before Spark gives up
 
 
+def require_spark(master: str | None) -> None:
+    """Say before the work what is not there: Spark, or the Java that it runs on."""
+    require("pyspark", "spark", "the Spark engine")
+    if not _connects(master) and not (shutil.which("java") or os.environ.get("JAVA_HOME")):
+        raise EngineFailed(
+            "Spark must find Java 17 or newer; install it or set JAVA_HOME, or leave out --engine spark"
+        )
+
+
+def _connects(master: str | None) -> bool:
+    """Whether Spark is a server elsewhere (Spark Connect)."""
+    return master is not None and master.startswith("sc://")
+
+
 @contextmanager
 def spark_session(master: str | None = None, *, quiet: bool = True) -> Iterator[Any]:
     """A session of Spark: on this machine unless ``master`` is given (``spark://…``, ``sc://…``, ``yarn``).
 
     ``quiet`` keeps what Java says about itself off standard error.
     """
-    require("pyspark", "spark", "the Spark engine")
-    connect = master is not None and master.startswith("sc://")
-    if not connect and not (shutil.which("java") or os.environ.get("JAVA_HOME")):
-        raise EngineFailed(
-            "Spark must find Java 17 or newer; install it or set JAVA_HOME, or leave out --engine spark"
-        )
+    require_spark(master)
+    connect = _connects(master)
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # the workers' Python is this one
     from pyspark.errors import PySparkException
     from pyspark.sql import SparkSession
