@@ -101,8 +101,6 @@ class LatticeKernel(Kernel):
         self.box = tuple((n + 1) // 2 if signed else n for n in table.shape)
         self._signed = signed
         self._axes = tuple(range(-table.ndim, 0))
-        self._padded = tuple(scipy.fft.next_fast_len(2 * n - 1, real=True) for n in self.box)
-        self._workers = fft_workers(math.prod(self._padded))
         self.exact = math.prod(self.box) <= _DENSE_SIZE
         copies = 1 if signed else 2**table.ndim
         self.norm = float(np.sqrt(copies * np.square(table).sum()))
@@ -112,6 +110,15 @@ class LatticeKernel(Kernel):
     @property
     def shape(self) -> tuple[int, int]:
         return math.prod(self.box), math.prod(self.box)
+
+    @cached_property
+    def _padded(self) -> tuple[int, ...]:
+        """The torus of the products; looked for when there is one, since reports are drawn without any."""
+        return tuple(scipy.fft.next_fast_len(2 * n - 1, real=True) for n in self.box)
+
+    @cached_property
+    def _workers(self) -> int:
+        return fft_workers(math.prod(self._padded))
 
     @cached_property
     def _spectrum(self) -> FloatArray:

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -95,21 +96,27 @@ class TruncatedOperator(Operator):
         self._inside[tuple(slice(1, -1) if size > 1 else slice(None) for size in self.box)] = 1.0
         if self._across and self._down:
             self._edges[np.ix_((0, -1), (0, -1))] = 0.0
-        near_columns = _near((tables.beyond_columns, tables.corner), 1, norm)
-        near_rows = _near((tables.beyond_rows, tables.corner), 0, norm)
-        # the lines near west and east, and near south and north, with the spectra of their sums
-        self._sides = (
-            Selection(near_columns, columns),
-            *_spectra(tables.beyond_columns, near_columns),
-        )
-        self._ends = Selection(near_rows, rows), *_spectra(tables.beyond_rows.T, near_rows)
+        self._near_columns = _near((tables.beyond_columns, tables.corner), 1, norm)
+        self._near_rows = _near((tables.beyond_rows, tables.corner), 0, norm)
         # (near columns × near rows, corners): southwest, southeast, northwest, northeast
-        near, ways = tables.corner.T[np.ix_(near_columns, near_rows)], (1, -1)
+        near, ways = tables.corner.T[np.ix_(self._near_columns, self._near_rows)], (1, -1)
         self._corners = np.array([near[::e, ::n].ravel() for n in ways for e in ways]).T
 
     @property
     def shape(self) -> tuple[int, int]:
         return math.prod(self.box), math.prod(self.box)
+
+    @cached_property
+    def _sides(self) -> tuple[Selection, FloatArray, FloatArray]:
+        """The lines near west and east, with the spectra of their sums: for products, not to draw."""
+        near = Selection(self._near_columns, self.box[1])
+        return near, *_spectra(self.tables.beyond_columns, self._near_columns)
+
+    @cached_property
+    def _ends(self) -> tuple[Selection, FloatArray, FloatArray]:
+        """The same of south and north."""
+        near = Selection(self._near_rows, self.box[0])
+        return near, *_spectra(self.tables.beyond_rows.T, self._near_rows)
 
     def _push(self, theta: Array) -> Array:
         xp = self._at.xp
