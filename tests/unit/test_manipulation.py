@@ -90,7 +90,8 @@ def test_the_search_finds_what_brute_force_finds(rounds: int) -> None:
         tallies = [Tally(c, n) for c, n in zip(channels, counts, strict=True)]
         return estimator.fit(tallies).distribution
 
-    gains = np.array([fitted(fake) - fitted(None) for fake in range(16)]) / 0.01
+    honest = fitted(None)
+    gains = np.array([fitted(fake) - honest for fake in range(16)]) / 0.01
     assert found.gain == pytest.approx(gains.max(), abs=1e-9)
     np.testing.assert_allclose(found.gains, gains.max(axis=0), atol=1e-9)
 
@@ -148,15 +149,14 @@ def test_less_noise_less_gain() -> None:
 
 def test_regions() -> None:
     mechanism = elastic(GRID, hilly(), epsilon_per_km=3.0)
-    cells = manipulation_gain(mechanism, hilly(), candidates=16)
-    halves = manipulation_gain(
-        mechanism, hilly(), regions=[range(8), range(8, 16), range(16)], candidates=16
-    )
+    ten = IterativeBayesianUpdate(stop=Steps(10))
+    gain = partial(manipulation_gain, mechanism, hilly(), estimator=ten, candidates=16)
+    cells = gain()
+    halves = gain(regions=[range(8), range(8, 16), range(16)])
     assert halves.gains.shape == (3,)
     assert halves.gains[2] == pytest.approx(0.0, abs=1e-9)  # the whole map cannot grow
     assert halves.gain < cells.gain  # most of what a cell wins, its neighbours lose
-    single = manipulation_gain(mechanism, hilly(), regions=[[cell] for cell in range(16)])
-    assert single.gain == pytest.approx(manipulation_gain(mechanism, hilly()).gain)
+    assert gain(regions=[[cell] for cell in range(16)]).gain == pytest.approx(cells.gain)
 
 
 def test_sampled_people() -> None:
@@ -189,7 +189,7 @@ def test_fakes_sharpen_the_mechanism_they_poison() -> None:
         return Campaign(GRID, epsilon_per_km=3.0)
 
     campaign = campaign_manipulation_gain(start, prior, rounds=2, targets=[1, 4, 6, 9, 10])
-    fixed = manipulation_gain(elastic(GRID, prior, epsilon_per_km=3.0), prior, candidates=16)
+    fixed = manipulation_gain(elastic(GRID, prior, epsilon_per_km=3.0), prior, candidates=2)
     assert campaign.gain < fixed.gain
 
 
@@ -219,14 +219,14 @@ def test_fakes_that_begin_late_are_denser_and_as_many() -> None:
             )
 
 
-@pytest.mark.parametrize("share", [0.001, 0.01, 0.05])
 def test_a_bound_on_the_leverage_bounds_the_gain_in_paris(
-    shared_data: Callable[[str], Path], share: float
+    shared_data: Callable[[str], Path],
 ) -> None:
     """The mechanism for the true map at the default dial, ε = 2 per cell: the line is 3."""
     city = load_city(PARIS, DataFolder(shared_data("gowalla-paris.csv.gz").parent))
     mechanism = elastic(city.grid, city.truth, epsilon_per_km=2.0, most_leverage=2.6)
-    assert 2 < manipulation_gain(mechanism, city.truth, share=share, candidates=3).gain <= 3
+    for share in (0.001, 0.01, 0.05):
+        assert 2 < manipulation_gain(mechanism, city.truth, share=share, candidates=3).gain <= 3
 
 
 def test_fakes_that_all_come_in_the_last_round_gain_nothing_in_paris(
