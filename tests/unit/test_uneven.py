@@ -26,6 +26,8 @@ from geoveil.verify.alarm import PoisoningAlarm
 GRID = gv.Grid(rows=5, columns=6, cell_km=1.0)
 CROWD = np.random.default_rng(3).dirichlet(np.full(GRID.size, 0.5))
 PEOPLE = 40_000
+FEW = 5_000
+"""Of whom the map is found in a tenth of the steps."""
 
 
 def law(epsilon_per_km: float = 2.0, camouflage: float = 0.0) -> PositionalElastic:
@@ -36,27 +38,27 @@ def law(epsilon_per_km: float = 2.0, camouflage: float = 0.0) -> PositionalElast
     return made
 
 
-def places_of(mechanism: PositionalElastic, people: int = PEOPLE) -> PlacesOfAll:
+def places_of(mechanism: PositionalElastic) -> PlacesOfAll:
     tally = mechanism.tally(mechanism.sample(np.arange(GRID.size), randomness=gv.seeded(1)))
     found = PlacesOfAll.of(Observations(tally))
     assert found is not None
     return found
 
 
-def people_at_one_place(seed: int) -> tuple[IntArray, FloatArray]:
+def people_at_one_place(seed: int, people: int = PEOPLE) -> tuple[IntArray, FloatArray]:
     """Cells drawn from the crowd; everybody in a cell at one place, anywhere in it."""
     generator = np.random.default_rng(seed)
-    cells = generator.choice(GRID.size, PEOPLE, p=CROWD)
+    cells = generator.choice(GRID.size, people, p=CROWD)
     place = generator.random((GRID.size, 2)) - 0.5
     return cells, place[cells]
 
 
-def many_at_one_place(seed: int) -> tuple[IntArray, FloatArray]:
+def many_at_one_place(seed: int, people: int = PEOPLE) -> tuple[IntArray, FloatArray]:
     """Four in ten people of a cell at one place in it, the others anywhere in it."""
-    cells, place = people_at_one_place(seed)
+    cells, place = people_at_one_place(seed, people)
     generator = np.random.default_rng(1000 + seed)
-    anywhere = generator.random((PEOPLE, 2)) - 0.5
-    return cells, np.where(generator.random((PEOPLE, 1)) < 0.4, place, anywhere)
+    anywhere = generator.random((people, 2)) - 0.5
+    return cells, np.where(generator.random((people, 1)) < 0.4, place, anywhere)
 
 
 def estimated(cells: IntArray, inside: FloatArray, seed: int, **asked: float) -> Estimate:
@@ -110,7 +112,7 @@ def test_uneven_crowds_are_noticed_and_mapped_better_than_as_even_ones() -> None
 
 
 def test_as_many_steps_with_uneven_crowds_are_the_same_estimate() -> None:
-    cells, inside = people_at_one_place(seed=11)
+    cells, inside = people_at_one_place(11, FEW)
     mechanism = law()
     reports = mechanism.sample_at_km(GRID.centres[cells] + inside, randomness=gv.seeded(12))
     tally = mechanism.tally(reports)
@@ -197,7 +199,7 @@ def test_bars_hold_wherever_people_stand(
 def test_the_draws_of_many_cells_agree_with_the_matrix_of_few(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    cells, inside = people_at_one_place(seed=31)
+    cells, inside = people_at_one_place(31, FEW)
     exact = estimated(cells, inside, seed=32)
     monkeypatch.setattr(uncertainty, "MATRIX_CELLS", 0)
     drawn = estimated(cells, inside, seed=32)
@@ -221,7 +223,7 @@ def test_the_search_for_both_is_told_once_and_never_falls() -> None:
 
 
 def test_a_bootstrap_repeats_what_was_estimated() -> None:
-    cells, inside = people_at_one_place(seed=11)
+    cells, inside = people_at_one_place(11, FEW)
     mechanism = law()
     reports = mechanism.sample_at_km(GRID.centres[cells] + inside, randomness=gv.seeded(12))
     update = IterativeBayesianUpdate(uncertainty=gv.Bootstrap(replicates=2))
@@ -268,11 +270,11 @@ def test_the_alarm_takes_uneven_crowds_for_people(monkeypatch: pytest.MonkeyPatc
 
 
 def test_the_alarm_still_names_a_cell_that_fakes_send() -> None:
-    cells, inside = many_at_one_place(seed=11)
+    cells, inside = many_at_one_place(11, FEW)
     mechanism = law()
     people = mechanism.sample_at_km(GRID.centres[cells] + inside, randomness=gv.seeded(12))
     lonely = int(np.argmin(CROWD))
-    tally = mechanism.tally(np.concatenate((people, np.full(PEOPLE // 20, lonely))))
+    tally = mechanism.tally(np.concatenate((people, np.full(FEW // 20, lonely))))
     found = PoisoningAlarm().check(tally, IterativeBayesianUpdate().fit(tally))
     assert found.raised
     assert lonely in found.suspicious
