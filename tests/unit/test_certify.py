@@ -195,7 +195,7 @@ def test_tables_that_are_no_channel_are_refuted() -> None:
         gv.Rappor(gv.Line(1000), epsilon=1.0),
         gv.PlanarGeometric(gv.Grid(rows=2, columns=300, cell_km=1.0), epsilon_per_km=4.0),
         gv.PlanarLaplace(gv.Grid(rows=12, columns=12, cell_km=1.0), epsilon_per_km=90.0),
-        gv.Elastic(gv.Line(900), beta_per_km=1.0, weights=np.r_[np.zeros(100), np.ones(800)]),
+        gv.Elastic(gv.Line(300), beta_per_km=3.0, weights=np.r_[np.zeros(34), np.ones(266)]),
         gv.Exponential(gv.Grid(rows=150, columns=100, cell_km=1.0), epsilon_per_km=1.0),
     ],
     ids=repr,
