@@ -238,7 +238,7 @@ def test_no_claim_is_no_fault() -> None:
 
 
 def test_a_large_lattice_is_audited_by_rows() -> None:
-    grid = gv.Grid(rows=110, columns=100, cell_km=0.5)
+    grid = gv.Grid(rows=70, columns=60, cell_km=0.5)  # more than a matrix is made of
     noise = gv.PlanarGeometric(grid, epsilon_per_km=2.0)
     assert audit(noise, draws=30_000, randomness=gv.seeded(4)).passed
     crowd = AverageChannel([noise, gv.PlanarGeometric(grid, epsilon_per_km=1.0)], [0.5, 0.5])

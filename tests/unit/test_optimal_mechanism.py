@@ -95,11 +95,11 @@ def test_a_spanner_is_private_and_says_what_it_may_lose():
 
 def test_constraints_are_added_as_they_are_broken():
     """Above 64 cells the program starts with a spanner's pairs and never writes down all of them."""
-    grid = gv.Grid(rows=6, columns=12, cell_km=1.0)
-    prior = np.random.default_rng(5).dirichlet(np.full(72, 0.4))
+    grid = gv.Grid(rows=5, columns=13, cell_km=1.0)
+    prior = np.random.default_rng(5).dirichlet(np.full(65, 0.4))
     best = gv.optimal_mechanism(grid, prior, epsilon_per_km=1.0, gap=1e-3)
     assert best.optimality.gap <= 1e-3
-    assert best.optimality.pairs < 72 * 71
+    assert best.optimality.pairs < 65 * 64
     assert best.certificate.holds
 
 
