@@ -54,14 +54,15 @@ def test_three_hundred_reports_are_one(true: int, tmp_path: Path) -> None:
 
 def test_the_best_guess_gains_nothing_but_would_without_a_memory(tmp_path: Path) -> None:
     one, many, forgetful = 0, 0, 0
-    for true in range(LYON.size):
+    cells = range(1, LYON.size, 4)  # both edges and the middle
+    for true in cells:
         seen = asked_often(true, 3, tmp_path / f"{true}.json")
         one += best_guess(seen[:1]) == true
         many += best_guess(seen) == true
         fresh = document().mechanism.sample(np.full(300, true), randomness=gv.seeded(true))
         forgetful += best_guess(fresh.tolist()) == true
-    assert one == many < 0.5 * LYON.size
-    assert forgetful > 0.9 * LYON.size
+    assert one == many < 0.5 * len(cells)
+    assert forgetful > 0.9 * len(cells)
 
 
 # -- the limit (promise 20) ----------------------------------------------------------------------

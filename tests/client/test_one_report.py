@@ -44,7 +44,7 @@ ALWAYS = {"not_before_s": 0, "expires_s": 1 << 39}
 # -- never again ---------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("rounds", [300, pytest.param(5000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("rounds", [100, pytest.param(5000, marks=pytest.mark.slow)])
 def test_an_operator_who_closes_rounds_quickly_spends_one_report(rounds: int, path: Path) -> None:
     collector, eye = Collector(), Eye()
     it = device(collector, path, budget_per_km=100.0)
