@@ -51,10 +51,11 @@ class Randomness(ABC):
         # Multiply and keep the high half; low halves below 2^bits mod bound would make it uneven.
         uneven = (1 << bits) % bound
         product = self.words(size, small).astype(wide) * wide(bound)
-        refused = np.flatnonzero(product.astype(small) < uneven)
-        while refused.size:
-            product[refused] = self.words(refused.size, small).astype(wide) * wide(bound)
-            refused = refused[product[refused].astype(small) < uneven]
+        if uneven:
+            refused = np.flatnonzero(product.astype(small) < uneven)
+            while refused.size:
+                product[refused] = self.words(refused.size, small).astype(wide) * wide(bound)
+                refused = refused[product[refused].astype(small) < uneven]
         return (product >> wide(bits)).astype(np.int64)
 
     def chance(self, probability: npt.ArrayLike, size: int) -> npt.NDArray[np.bool_]:
