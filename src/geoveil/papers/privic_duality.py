@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+from bisect import bisect_left
 from collections.abc import Sequence
 from itertools import islice
 from typing import Any, NamedTuple
@@ -56,14 +57,18 @@ def balanced_questions(shares: FloatArray) -> float:
     >>> balanced_questions(np.array([0.5, 0.25, 0.25]))
     1.5
     """
-    asked, open_parts = 0.0, [np.sort(shares[shares > 0])[::-1]]
+    likely_first = np.sort(shares[shares > 0])[::-1]
+    below: list[float] = [0.0, *np.cumsum(likely_first).tolist()]
+    asked, open_parts = 0.0, [(0, likely_first.size)]
     while open_parts:
-        part = open_parts.pop()
-        if part.size > 1:
-            below = np.cumsum(part)[:-1]
-            cut = int(np.abs(below - below[-1] / 2 - part[-1] / 2).argmin()) + 1
-            asked += float(part.sum())
-            open_parts += [part[:cut], part[cut:]]
+        start, end = open_parts.pop()
+        if end - start > 1:
+            middle = (below[start] + below[end]) / 2
+            cut = bisect_left(below, middle, start + 1, end - 1)
+            if cut > start + 1 and middle - below[cut - 1] <= below[cut] - middle:
+                cut -= 1
+            asked += float(likely_first[start:end].sum())
+            open_parts += [(start, cut), (cut, end)]
     return asked
 
 
