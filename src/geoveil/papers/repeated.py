@@ -73,11 +73,13 @@ def maximum_likelihood(
     before = np.full(len(counts), -np.inf)
     for step, point in enumerate(em_path(Objective(operator, counts), starts)):
         settled = (np.abs(point.log_likelihood - before) < tolerance) | (step >= MOST_STEPS)
-        found[running & settled] = point.theta[running & settled]
-        running &= ~settled
+        settled &= running
         before = point.log_likelihood
-        if not running.any():
-            break
+        if settled.any():
+            found[settled] = point.theta[settled]
+            running &= ~settled
+            if not running.any():
+                break
     return found
 
 
