@@ -109,22 +109,17 @@ class Budget:
         key = (mechanism, int(indices("cell", cell, mechanism.space.size)))
         if key not in self.answers:
             check_claim(mechanism, promise := _promise(mechanism))
-            self._count_in(promise.unit)
+            if promise.unit != self.guarantee.unit:
+                if self.charges or self.guarantee.exact:
+                    raise InvalidInput(
+                        f"the ledger counts ε per {self.guarantee.unit}; a mechanism that counts per "
+                        f"{promise.unit} must have a budget of its own"
+                    )
+                self.guarantee = self.guarantee.counted_in(promise.unit)
             self.charge(repr(mechanism), promise.epsilon_per_km)
             drawn = mechanism.sample(cell) if draw is None else draw(key[1])
             self.answers[key] = int(drawn)
         return self.answers[key]
-
-    def _count_in(self, unit: str) -> None:
-        """The unit of a mechanism must be that of what was spent before, if anything was."""
-        if unit == self.guarantee.unit:
-            return
-        if self.charges or self.guarantee.exact:
-            raise InvalidInput(
-                f"the ledger counts ε per {self.guarantee.unit}; a mechanism that counts per {unit} must "
-                "have a budget of its own"
-            )
-        self.guarantee = self.guarantee.counted_in(unit)
 
     def summary(self) -> str:
         """The ledger in words: about people where it knows how they came into every mechanism."""

@@ -58,8 +58,7 @@ class City:
     def distribution(self) -> FloatArray:
         """The true share of every cell."""
         counts = np.bincount(self.cells, minlength=self.grid.size)
-        shares: FloatArray = counts / counts.sum()
-        return shares
+        return np.asarray(counts / counts.sum())
 
     def cells_of(self, district: District) -> IntArray:
         """The cells whose centre lies within two spreads of the district's middle."""
@@ -90,15 +89,12 @@ def simulated_city(*, people: int, seed: int, cell_km: float = 0.5) -> City:
 
 def river_north_km(east_km: FloatArray) -> FloatArray:
     """How far north the middle of the river is, along the city."""
-    bends: FloatArray = -1.45 + 0.55 * np.sin(east_km / 1.7) - 0.12 * east_km
-    return bends
+    return np.asarray(-1.45 + 0.55 * np.sin(east_km / 1.7) - 0.12 * east_km)
 
 
 def in_river(places: FloatArray) -> BoolArray:
     """Which places (east, north in km) are wet."""
-    middle = river_north_km(places[:, 0])
-    wet: BoolArray = np.abs(places[:, 1] - middle) < RIVER_HALF_WIDTH_KM
-    return wet
+    return np.abs(places[:, 1] - river_north_km(places[:, 0])) < RIVER_HALF_WIDTH_KM
 
 
 def _drawn(people: int, grid: gv.Grid, generator: np.random.Generator) -> FloatArray:

@@ -330,8 +330,7 @@ class Story:
         """The share of reports in every cell: what a map without estimation would show."""
         cells = self.city.grid.size
         counts = np.bincount(self.reports, minlength=cells)[:cells]  # the rim is not on the map
-        shares: FloatArray = counts / counts.sum()
-        return shares
+        return np.asarray(counts / counts.sum())
 
     @cached_property
     def mean_distance_km(self) -> float:

@@ -195,7 +195,10 @@ class MechanismDocument:
         for each in listed:
             _require(isinstance(each, Mapping), "json", "a level is not a JSON object")
             _require(each.get("id") is not None, "id", "a level does not carry its id")
-            small = _size(each) <= LARGEST_BYTES
+            try:
+                small = len(canonical.canonical_bytes(each)) <= LARGEST_BYTES
+            except (ValueError, RecursionError):
+                raise RefusedDocument("json", "a level has no canonical JSON") from None
             _require(small, "size", f"a level has more than {LARGEST_BYTES} bytes")
         levels = tuple(cls.read(each, certified=certified) for each in listed)
         _check_together(levels)
@@ -397,13 +400,6 @@ def _parsed(given: bytes, most: int) -> Any:
         return canonical.strict_json(given, doubles=True)
     except (ValueError, RecursionError):
         raise RefusedDocument("json", "it is not JSON in UTF-8, or names an entry twice") from None
-
-
-def _size(level: Mapping[str, Any]) -> int:
-    try:
-        return len(canonical.canonical_bytes(level))
-    except (ValueError, RecursionError):
-        raise RefusedDocument("json", "a level has no canonical JSON") from None
 
 
 def _whole(name: str, value: Any, least: int, most: int) -> int:

@@ -112,16 +112,15 @@ class Bridge(logging.Handler):
     the pool of connections while PostgreSQL is away, is told once a minute.
     """
 
-    def __init__(self, log: Log, *, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, log: Log) -> None:
         super().__init__(logging.WARNING)
         self._log = log
-        self._clock = clock
         self._told_s: dict[tuple[str, str, str], float] = {}
 
     def emit(self, record: logging.LogRecord) -> None:
         level = "error" if record.levelno >= logging.ERROR else "warning"
         place = f"{Path(record.pathname).name}:{record.lineno}"
-        said, now_s = (level, record.name, place), self._clock()
+        said, now_s = (level, record.name, place), time.monotonic()
         if now_s - self._told_s.get(said, -math.inf) >= _AGAIN_S:
             self._told_s[said] = now_s
             self._log.event("library", level=level, library=record.name, where=place)
