@@ -95,8 +95,6 @@ def percent(share: float, decimals: int | None = None) -> str:
     >>> percent(0.05), percent(0.0025), percent(0.2094, 1), percent(0.99996)
     ('5 %', '0.25 %', '20.9 %', '100 %')
     """
-    return (
-        f"{float(f'{100 * share:.3g}'):g} %"
-        if decimals is None
-        else f"{100 * share:.{decimals}f} %"
-    )
+    if decimals is None:
+        return f"{float(f'{100 * share:.3g}'):g} %"
+    return f"{100 * share:.{decimals}f} %"

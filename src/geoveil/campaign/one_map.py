@@ -65,12 +65,10 @@ class Standing:
                 f"{f'; {like} would take over' if take_over else ''}."
             )
         if self.aside:
-            differ = (
-                "disagrees with these and is"
-                if len(self.aside) == 1
-                else "disagree with these and are"
+            differ, are = ("disagrees", "is") if len(self.aside) == 1 else ("disagree", "are")
+            said.append(
+                f"{_rounds(self.aside).capitalize()} {differ} with these and {are} not used."
             )
-            said.append(f"{_rounds(self.aside).capitalize()} {differ} not used.")
         return " ".join(said)
 
     def _agreement(self) -> str:

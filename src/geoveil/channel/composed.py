@@ -359,9 +359,8 @@ class Remapped(ByParts, Channel):
         return self.channel.somewhere(cells, uniform)
 
     def columns_from(self, inside: FloatArray, chosen: IntArray) -> FloatArray:
-        return self._gathered(self.channel.columns_from(inside, np.arange(self.map.size)))[
-            :, chosen
-        ]
+        before = self.channel.columns_from(inside, np.arange(self.map.size))
+        return self._gathered(before)[:, chosen]
 
     def _sample_from(self, cells: IntArray, inside: FloatArray, randomness: Randomness) -> IntArray:
         return self.map[self.channel._sample_from(cells, inside, randomness)]

@@ -231,8 +231,7 @@ class JointTally(Tally):
             seen, which = np.unique(people, axis=0, return_inverse=True)
         self.channel = channel
         self.combinations: IntArray = frozen(seen)
-        counts = np.zeros(len(seen), dtype=np.int64)
-        np.add.at(counts, which.ravel(), times)
+        counts = np.bincount(which.ravel(), times, len(seen)).astype(np.int64)
         self._counts = frozen(counts)
         columns, largest = _products(channel, seen)
         self._columns = DenseOperator(frozen(columns))

@@ -131,10 +131,8 @@ class Disc(Mechanism):
 
     def row_entropies_nats(self) -> FloatArray:
         inside, outside = self._discs.inside, self.report_count - self._discs.inside
-        entropy = inside * scipy.special.entr(
-            self._level + self._rise
-        ) + outside * scipy.special.entr(self._level)
-        return np.full(self.space.size, float(entropy))
+        near, far = scipy.special.entr([self._level + self._rise, self._level])
+        return np.full(self.space.size, inside * near + outside * far)
 
     def mean_of_distance(self, function: Callable[[FloatArray], FloatArray]) -> FloatArray:
         """Σ_y C[x, y]·f(distance from the cell to the place reported), on the map or around it."""

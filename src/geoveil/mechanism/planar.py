@@ -347,12 +347,7 @@ class LinearGeometric(Mechanism):
         return self._ends[column] * np.exp(-self.epsilon_per_unit * distance)
 
     def _sample(self, cells: IntArray, randomness: Randomness) -> IntArray:
-        steps = _geometric(self.epsilon_per_unit, cells.size, randomness) - _geometric(
-            self.epsilon_per_unit, cells.size, randomness
-        )
-        return np.clip(cells + steps, 0, self.space.size - 1)
-
-
-def _geometric(epsilon: float, size: int, randomness: Randomness) -> IntArray:
-    """P(n) = (1−a)·aⁿ for n ≥ 0, a = e^{−ε}; the difference of two is the two-sided law."""
-    return np.floor(np.log(randomness.uniform(size)) / -epsilon).astype(np.int64)
+        # P(n) = (1−a)·aⁿ for n ≥ 0, a = e^{−ε}; the difference of two is the two-sided law
+        draws = (np.log(randomness.uniform(cells.size)) / -self.epsilon_per_unit for _ in range(2))
+        up, down = (np.floor(each).astype(np.int64) for each in draws)
+        return np.clip(cells + up - down, 0, self.space.size - 1)
