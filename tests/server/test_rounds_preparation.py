@@ -20,6 +20,7 @@ import msgspec
 import numpy as np
 import pytest
 
+from geoveil.campaign import Campaign
 from geoveil.document.wire import MechanismDocument, read_kept
 from geoveil.errors import InvalidInput
 from geoveil.server import round_documents
@@ -172,6 +173,32 @@ def test_a_small_campaign_is_there_at_once(few_at_once: None) -> None:
     small.create(campaign_settings(cell_km=2.0))
     assert small.mechanism("paris").number == 1
     assert Jobs(small).preparations() == []
+
+
+def test_what_a_mechanism_depends_on_is_designed_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    designed = []
+
+    def counted(*args: Any, **options: Any) -> Campaign:
+        designed.append(options["rule"])
+        return Campaign(*args, **options)
+
+    monkeypatch.setattr(round_documents, "Campaign", counted)
+    round_documents._begun_in_box.cache_clear()
+
+    def law(name: str, **changed: Any) -> list[Any]:
+        (document,) = first_documents(campaign_settings(**{"cell_km": 4.0, **changed}), name, 7)
+        assert document.campaign == name
+        values = document.to_dict()
+        return [values[each] for each in ("space", "step", "rim", "beta_per_km", "weights")]
+
+    first = law("paris")
+    assert law("another", trips=True, minimum_reports=7) == first
+    assert len(designed) == 1
+    one_by_one = [{"cell_km": 3.0}, {"camouflage": 1.0}, {"epsilon_per_km": 1.5}]
+    one_by_one.append({"box": (48.82, 2.28, 48.89, 2.40)})
+    for changed in one_by_one:
+        assert law("paris", **changed) != first
+    assert len(designed) == 1 + len(one_by_one)
 
 
 def test_a_process_that_is_killed_is_started_again(campaigns: Campaigns) -> None:

@@ -52,13 +52,37 @@ def first_documents(
     try:
         if isinstance(space, Points):
             space = on_one_lattice(space, rule.promises)
-        begun = Campaign(settings.grid if space is None else space, rule=rule)
+        if space is None:
+            asked = settings.box, settings.cell_km, rule.promises, rule.camouflage
+            begun = _begun_in_box(*asked, rule.most_leverage)
+        else:
+            begun = Campaign(space, rule=rule)
         first = current_documents(begun, settings, campaign, now_s)
     except (SolverFailed, Unsupported) as problem:
         raise InvalidInput(
             f"epsilon_per_km ({rule.epsilon_per_km:.6g}) must suit the cells: {problem}"
         ) from None
     return tuple(replace(document, round=number) for document in first)
+
+
+@lru_cache(8)
+def _begun_in_box(
+    box: tuple[float, float, float, float],
+    cell_km: float,
+    promises_per_km: tuple[float, ...],
+    camouflage: float,
+    most_leverage: float | None,
+) -> Campaign:
+    """A campaign before the first report, by all that its mechanisms depend on; kept for others like it."""
+    alike = CampaignSettings(
+        name="box",
+        box=box,
+        cell_km=cell_km,
+        promises_per_km=promises_per_km,
+        camouflage=camouflage,
+        most_leverage=most_leverage,
+    )
+    return Campaign(alike.grid, rule=alike.rule)
 
 
 def current_documents(
