@@ -10,11 +10,13 @@ import { mechanism, NAMES } from "./vectors.ts";
 describe.skipIf(!executablePath)(executablePath ? "Chromium" : "Chromium (not installed here)", () => {
   let browser: Browser;
   let collector: FakeCollector;
+  let page: Page; // for what a page only computes
 
   beforeAll(async () => {
     collector = await FakeCollector.start();
     collector.serve(await bundled("./in_browser.ts"));
     browser = await chromium.launch({ executablePath: executablePath!, args: ARGUMENTS });
+    page = await tabOf(browser, collector.origin);
   });
   afterAll(async () => {
     await browser?.close();
@@ -23,7 +25,6 @@ describe.skipIf(!executablePath)(executablePath ? "Chromium" : "Chromium (not in
 
   it.each(NAMES)("agrees with Python on mechanism-%s.json", async (name) => {
     const vector = mechanism(name);
-    const page = await tabOf(browser, collector.origin);
     const found = await page.evaluate((given) => window.geoveil.agree(given), vector);
     const [draws, sums] = [vector.draws.length, vector.sums.length];
     expect(Math.min(draws, sums)).toBeGreaterThanOrEqual(60);
@@ -32,7 +33,6 @@ describe.skipIf(!executablePath)(executablePath ? "Chromium" : "Chromium (not in
     expect(found.epsilonPerKm).toBeLessThanOrEqual(
       (JSON.parse(vector.document) as { epsilon_per_km: number }).epsilon_per_km,
     );
-    await page.close();
   });
 
   it("makes one report from two tabs and a worker at once, and none on a later visit", async () => {
