@@ -1,6 +1,5 @@
 /** A real service and a real browser; `tests/test_pages.py` starts the one, these tests the other. */
 
-import { existsSync } from "node:fs";
 import {
   type Browser,
   type BrowserContext,
@@ -9,16 +8,12 @@ import {
   type Page,
   type Request,
 } from "playwright-core";
-
-/** The first is Chromium without its windows, which takes a third of the processor. */
-const PROGRAMS = ["chromium-headless-shell", "chromium", "chromium-browser", "google-chrome"].map(
-  (name) => `/usr/bin/${name}`,
-);
+import { ARGUMENTS, executablePath } from "../../sdk/test/browser.ts";
 
 /** Where the service is; empty where these tests were not started by it. */
 export const SERVICE = process.env["GEOVEIL_SERVICE"] ?? "";
 export const OPERATOR = process.env["GEOVEIL_OPERATOR"] ?? "";
-export const executablePath = PROGRAMS.find(existsSync);
+export { executablePath };
 export const PHONE: BrowserContextOptions = {
   viewport: { width: 390, height: 844 },
   hasTouch: true,
@@ -26,25 +21,12 @@ export const PHONE: BrowserContextOptions = {
   deviceScaleFactor: 2,
 };
 
-/** Little of what the browser does beside the pages is needed here, and threads only cost: a quarter less processor. */
-const ARGUMENTS = [
-  ...(process.getuid?.() === 0 ? ["--no-sandbox"] : []),
-  "--disable-gpu",
-  "--disable-3d-apis", // no WebGL
-  "--disable-background-networking",
-  "--disable-dev-shm-usage",
-  "--in-process-gpu",
-  "--enable-features=NetworkServiceInProcess2",
-  "--renderer-process-limit=1",
-  "--num-raster-threads=1",
-  "--js-flags=--single-threaded --no-opt",
-];
-
 let running: Promise<Browser> | undefined;
 
 /** The one browser of all files, which run one after another in one process and end it with them. */
 export function launch(): Promise<Browser> {
-  return (running ??= chromium.launch({ executablePath: executablePath!, args: ARGUMENTS }));
+  const args = [...ARGUMENTS, "--js-flags=--single-threaded --no-opt"]; // no page computes for long
+  return (running ??= chromium.launch({ executablePath: executablePath!, args }));
 }
 
 /** A tab in a profile of its own, and everything that it asks for and complains about. */
@@ -65,7 +47,8 @@ export class Visit {
   }
 
   static async begin(browser: Browser, options: BrowserContextOptions = {}): Promise<Visit> {
-    return Visit.of(await browser.newContext({ locale: "en-GB", ...options }));
+    const page = await enter(browser, { locale: "en-GB", ...options });
+    return new Visit(page.context(), page);
   }
 
   /** Another tab of the same profile. */
@@ -89,10 +72,38 @@ export class Visit {
   }
 }
 
-/** Close a profile; a request that a test is just answering itself ends with it, and is no error. */
+/** Profiles that nobody is in, by what they were made with: a new one would start a process and compile all anew. */
+const wiped = new Map<string, Page[]>();
+const made = new WeakMap<BrowserContext, string>();
+
+/** The only tab of a profile that nothing is kept in. */
+export async function enter(browser: Browser, options: BrowserContextOptions): Promise<Page> {
+  const kind = JSON.stringify(options);
+  const known = wiped.get(kind)?.pop();
+  if (known) return known;
+  const context = await browser.newContext(options);
+  made.set(context, kind);
+  return context.newPage();
+}
+
+/**
+ * Close the tabs of a profile and wipe it, or close it where it has been elsewhere than at the service.
+ * A request that a test is just answering itself ends with it, and is no error.
+ */
 export async function leave(context: BrowserContext): Promise<void> {
-  await Promise.all(context.pages().map((page) => page.unrouteAll({ behavior: "ignoreErrors" })));
-  await context.close();
+  const tabs = context.pages();
+  await Promise.all(tabs.map((page) => page.unrouteAll({ behavior: "ignoreErrors" })));
+  const places = tabs.flatMap((page) => page.frames().map((frame) => frame.url()));
+  if (!SERVICE || !places.every((place) => place.startsWith(`${SERVICE}/`))) return context.close();
+  const next = await context.newPage(); // before the others go, and their process with them
+  await Promise.all(tabs.map((page) => page.close()));
+  const debug = await context.newCDPSession(next);
+  await debug.send("Storage.clearDataForOrigin", { origin: SERVICE, storageTypes: "all" });
+  await debug.send("Network.clearBrowserCache");
+  await debug.detach();
+  await context.clearCookies();
+  const kind = made.get(context)!;
+  wiped.set(kind, [...(wiped.get(kind) ?? []), next]);
 }
 
 /** Make a campaign as the operator; its id. */

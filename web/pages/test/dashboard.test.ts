@@ -290,37 +290,37 @@ test("the certificate offers to take part only where that can be done", async ()
 
 test("one report is no reports, and one round agrees with none", async () => {
   const id = await service.campaign({ minimum_reports: 1 });
-  const first = await operator(browser, service, id);
-  await first.page.getByText("a round with at least 1 report has closed").waitFor();
-  await first.close();
+  const dashboard = await operator(browser, service, id);
+  await dashboard.page.getByText("a round with at least 1 report has closed").waitFor();
   await service.report(id, 1);
   await service.estimate(id, 1);
   await service.call("PATCH", `/api/campaigns/${id}`, { published: true });
+  const map = await openTab(browser, `${service.url}/m/${id}`);
+  const participant = await openTab(browser, `${service.url}/c/${id}`);
   const several = /(?<![\d.,])1 (noisy )?(reports|rounds|cells|places)\b/;
-  for (const [place, words] of [
-    [`/#/?token=${TOKEN}&campaign=${id}`, "Made from 1 report of one round."],
-    [`/m/${id}`, "From 1 noisy report,"],
-    [`/c/${id}`, "1 report counted so far"],
+  for (const [{ page }, words] of [
+    [dashboard, "Made from 1 report of one round."],
+    [map, "From 1 noisy report,"],
+    [participant, "1 report counted so far"],
   ] as const) {
-    const { page, close } = await openTab(browser, service.url + place);
     await page.getByText(words).waitFor({ timeout: 30_000 });
-    expect(await page.locator("body").innerText(), place).not.toMatch(several);
+    expect(await page.locator("body").innerText(), words).not.toMatch(several);
     expect(await page.getByText("rounds agree").count()).toBe(0);
-    await close();
   }
+  await participant.close();
   for (const [state, certificates] of [
     ["running", 1],
     ["paused", 0],
     ["ended", 0],
   ] as const) {
     await service.call("PATCH", `/api/campaigns/${id}`, { state }); // only a mechanism that is published has one
-    for (const place of [`/#/?token=${TOKEN}&campaign=${id}`, `/m/${id}`]) {
-      const { page, close } = await openTab(browser, service.url + place);
+    for (const { page } of [dashboard, map]) {
+      if (state !== "running") await page.reload();
       await page.getByRole("link", { name: "CSV" }).waitFor({ timeout: 30_000 });
-      expect(await page.locator(`a[href$="/certificate/${id}"]`).count(), `${state} ${place}`).toBe(certificates);
-      await close();
+      expect(await page.locator(`a[href$="/certificate/${id}"]`).count(), `${state} ${page.url()}`).toBe(certificates);
     }
   }
+  await Promise.all([dashboard.close(), map.close()]);
 });
 
 test("a round whose estimate was given up says so", async () => {
@@ -408,36 +408,52 @@ test("a token in the address is taken on this machine, and wiped", async () => {
   await close();
 });
 
+/** Open the pages one after another in a tab: signed out, then all that an operator and others see. */
+async function walk(
+  page: Page,
+  signIn: string,
+  words: string[],
+  look: (place: string) => Promise<void>,
+): Promise<void> {
+  await page.getByRole("button", { name: signIn }).waitFor();
+  await look("signed out");
+  await page.locator("input[type=password]").fill(TOKEN);
+  await page.getByRole("button", { name: signIn }).click();
+  const places = ["/#/", "/#/new", `/#/${lyon}`, `/m/${lyon}`, `/certificate/${lyon}`];
+  for (const [at, place] of places.entries()) {
+    if (at) await page.goto(service.url + place);
+    await page.getByText(words[at]!).first().waitFor();
+    await look(place);
+  }
+}
+
 test.each([
   ["light, at a desk", { colorScheme: "light" as const }],
   ["dark, on a phone", { ...PHONE, colorScheme: "dark" as const }],
 ])("everybody can use it: %s", async (_, options) => {
   await service.call("PATCH", `/api/campaigns/${lyon}`, { published: true });
   await service.campaign({ name: "Donaudampfschifffahrt".repeat(4) });
-  const signedOut = await openTab(browser, service.url, options);
-  await signedOut.page.getByRole("button", { name: "Sign in" }).waitFor();
-  expect(await findings(signedOut.page)).toEqual([]);
-  await signedOut.close();
-  const pages: [string, string, string][] = [
-    [`/#/?token=${TOKEN}`, "New campaign", "Neue Kampagne"],
-    [`/#/?token=${TOKEN}&campaign=new`, "What this will mean", "Was das bedeuten wird"],
-    [`/#/?token=${TOKEN}&campaign=${lyon}`, "What stands behind the map", "Was hinter der Karte steht"],
-    [`/m/${lyon}`, "The same as a table", "Dasselbe als Tabelle"],
-    [`/certificate/${lyon}`, "What this page cannot prove", "Was diese Seite nicht beweisen kann"],
-  ];
-  for (const [place, words, wordsInGerman] of pages) {
-    const { page, close } = await openTab(browser, service.url + place, options);
-    await page.getByText(words).first().waitFor();
+  const { page, close } = await openTab(browser, service.url, options);
+  const words = ["New campaign", "What this will mean", "What stands behind the map", "The same as a table"];
+  await walk(page, "Sign in", [...words, "What this page cannot prove"], async (place) => {
     expect(await findings(page), place).toEqual([]);
     const wider = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
     expect(wider, place).toBeLessThanOrEqual(0);
-    await close();
-    const small = { ...options, locale: "de-DE", viewport: { width: 320, height: 640 } }; // as at 400 % on a desk
-    const german = await openTab(browser, service.url + place, small);
-    await german.page.getByText(wordsInGerman).first().waitFor();
-    await expect.poll(() => german.page.evaluate(() => document.documentElement.scrollWidth - innerWidth)).toBe(0);
-    await german.close();
-  }
+  });
+  await close();
+  await service.call("PATCH", `/api/campaigns/${lyon}`, { published: false });
+});
+
+test("everything fits 320 pixels, as at 400 % on a desk, in German too", async () => {
+  await service.call("PATCH", `/api/campaigns/${lyon}`, { published: true });
+  await service.campaign({ name: "Donaudampfschifffahrt".repeat(4) });
+  const small = { locale: "de-DE", viewport: { width: 320, height: 640 } };
+  const { page, close } = await openTab(browser, service.url, small);
+  const words = ["Neue Kampagne", "Was das bedeuten wird", "Was hinter der Karte steht", "Dasselbe als Tabelle"];
+  await walk(page, "Anmelden", [...words, "Was diese Seite nicht beweisen kann"], () =>
+    expect.poll(() => page.evaluate(() => document.documentElement.scrollWidth - innerWidth)).toBe(0),
+  );
+  await close();
   await service.call("PATCH", `/api/campaigns/${lyon}`, { published: false });
 });
 

@@ -228,7 +228,7 @@ describe.skipIf(!SERVICE || !executablePath)("the participant page", () => {
 
   it("refuses without a ledger, as in some private windows", async () => {
     const visit = await Visit.begin(browser);
-    await visit.context.addInitScript(() => {
+    await visit.page.addInitScript(() => {
       Object.defineProperty(window, "indexedDB", { value: undefined });
     });
     await visit.page.route("**/assets/device_worker-*.js", async (route) => {

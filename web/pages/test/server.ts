@@ -6,7 +6,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { Browser, BrowserContextOptions, Page } from "playwright-core";
 
-import { leave, SERVICE } from "./browser.ts";
+import { enter, leave, SERVICE } from "./browser.ts";
 
 export const TOKEN = "a-token-for-tests-only";
 
@@ -120,14 +120,13 @@ export interface Tab {
 }
 
 export async function openTab(browser: Browser, address: string, options: BrowserContextOptions = {}): Promise<Tab> {
-  const context = await browser.newContext({ locale: "en-GB", viewport: { width: 1280, height: 900 }, ...options });
-  const page = await context.newPage();
+  const page = await enter(browser, { locale: "en-GB", viewport: { width: 1280, height: 900 }, ...options });
   const [asked, complaints]: [string[], string[]] = [[], []];
   page.on("request", (request) => asked.push(`${request.method()} ${request.url()}`));
   page.on("pageerror", (error) => complaints.push(error.message));
   page.on("console", (line) => line.type() === "error" && complaints.push(line.text()));
   await page.goto(address);
-  return { page, asked, complaints, close: () => leave(context) };
+  return { page, asked, complaints, close: () => leave(page.context()) };
 }
 
 /** The dashboard, signed in, at a place of it. */
