@@ -7,6 +7,7 @@ import hashlib
 import mimetypes
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 from starlette.requests import Request
@@ -60,12 +61,17 @@ _PAGE = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class _File:
     media_type: str
     plain: bytes
-    packed: bytes | None
     tag: str
+
+    @cached_property
+    def packed(self) -> bytes | None:
+        """By gzip, when it is first asked for; ``None`` where that makes it no shorter."""
+        packed = gzip.compress(self.plain, 9, mtime=0) if len(self.plain) >= _SHORTEST else b""
+        return packed if packed and len(packed) < len(self.plain) else None
 
 
 class Pages:
@@ -116,11 +122,6 @@ class Pages:
 
 def _read(path: Path) -> _File:
     plain = path.read_bytes()
-    packed = gzip.compress(plain, 9, mtime=0) if len(plain) >= _SHORTEST else b""
     kind = _TYPES.get(path.suffix) or mimetypes.guess_type(path.name)[0]
-    return _File(
-        kind or "application/octet-stream",
-        plain,
-        packed if packed and len(packed) < len(plain) else None,
-        hashlib.sha256(plain).hexdigest()[:32],
-    )
+    tag = hashlib.sha256(plain).hexdigest()[:32]
+    return _File(kind or "application/octet-stream", plain, tag)
