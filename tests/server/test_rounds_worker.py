@@ -115,7 +115,8 @@ def here(city: City) -> Iterator[Watched]:
 
 @pytest.fixture
 def city() -> City:
-    return City()
+    """A town of few cells: nothing here is about its map."""
+    return City(campaign_settings(cell_km=2.0))
 
 
 @pytest.fixture
@@ -205,7 +206,7 @@ def test_a_claimed_closing_is_left_to_the_other_process(city: City, here: Watche
     other = Campaigns(city.store, clock=city.clock)
     assert Jobs(other).claim(work, for_s=CLAIM_S)
     assert here.worker.submit(work)
-    lyon = City(campaign_settings(id="lyon"), store=city.store, clock=city.clock)
+    lyon = City(campaign_settings(id="lyon", cell_km=2.0), store=city.store, clock=city.clock)
     lyon.report(100)
     lyon.campaigns.close("lyon")
     for each in lyon.campaigns.tick():
@@ -255,7 +256,10 @@ def taken_over_s(city: City, uptime: Clock, other: Callable[[], object] = lambda
 def test_a_claim_of_the_dead_is_taken_over_in_a_minute_whatever_became_of_the_clock(
     address: str, set_s: float, tmp_path: Path
 ) -> None:
-    city, uptime = City(store=opened(address, tmp_path)), Clock(100.0)
+    city, uptime = (
+        City(campaign_settings(cell_km=2.0), store=opened(address, tmp_path)),
+        Clock(100.0),
+    )
     assert Jobs(city.campaigns).claim(closed(city), for_s=CLAIM_S)
     city.wait(set_s)
     assert CLAIM_S <= taken_over_s(city, uptime) <= CLAIM_S + ELSEWHERE_S
@@ -276,7 +280,7 @@ def test_a_claim_of_the_dead_is_taken_over_in_a_minute_whatever_became_of_the_cl
 def test_a_claim_of_the_living_is_left_to_them_whatever_their_clock_says(
     address: str, set_s: float, tmp_path: Path
 ) -> None:
-    city, theirs = City(store=opened(address, tmp_path)), Clock()
+    city, theirs = City(campaign_settings(cell_km=2.0), store=opened(address, tmp_path)), Clock()
     work, other = closed(city), Jobs(Campaigns(city.store, clock=theirs))
     held = [other.claim(work, for_s=CLAIM_S)]
 
@@ -306,7 +310,7 @@ class Slow(Here):
 
 @pytest.mark.parametrize("address", ["memory:", "sqlite:///{}/geoveil.db"])
 def test_a_claim_outlives_the_longest_estimate(address: str, tmp_path: Path) -> None:
-    city = City(store=open_any(address.format(tmp_path)))
+    city = City(campaign_settings(cell_km=2.0), store=open_any(address.format(tmp_path)))
     work = closed(city)
     other, taken = Campaigns(city.store, clock=city.clock), []
     slow = Slow(city.clock, lambda: taken.append(Jobs(other).claim(work, for_s=CLAIM_S)))
@@ -382,7 +386,7 @@ def test_a_large_campaign_keeps_no_small_one_waiting(city: City) -> None:
     estimator.gate.clear()
     watched = Watched(city.campaigns, estimator)
     assert watched.worker.submit(closed(city))
-    lyon = City(campaign_settings(id="lyon"), store=city.store, clock=city.clock)
+    lyon = City(campaign_settings(id="lyon", cell_km=2.0), store=city.store, clock=city.clock)
     for number in (1, 2):
         lyon.report(100)
         lyon.campaigns.close("lyon")
@@ -421,7 +425,7 @@ def test_an_estimate_of_many_cells_keeps_no_long_one_and_no_preparation_waiting(
     assert watched.worker.submit(closed(city))
     while not seen["paris"]:
         time.sleep(0.001)
-    lyon = City(campaign_settings(id="lyon"), store=city.store, clock=city.clock)
+    lyon = City(campaign_settings(id="lyon", cell_km=2.0), store=city.store, clock=city.clock)
     lyon.report(100)
     lyon.campaigns.close("lyon")
     (closing,) = (each for each in lyon.campaigns.tick() if each.campaign == "lyon")
@@ -481,7 +485,10 @@ def test_an_estimate_that_always_fails_is_given_up_and_the_campaign_goes_on(city
 def test_a_campaign_at_its_end_stays_there_when_a_round_before_is_given_up(
     address: str, first: bool, clock_s: float, tmp_path: Path
 ) -> None:
-    city = City(campaign_settings(rounds=2, mechanism_hours=1.0), store=opened(address, tmp_path))
+    city = City(
+        campaign_settings(rounds=2, mechanism_hours=1.0, cell_km=2.0),
+        store=opened(address, tmp_path),
+    )
     jobs, failing = Jobs(city.campaigns), closed(city, 100)
     city.wait(HOUR + 1)  # its estimate takes so long that the next round opens without it
     city.campaigns.tick()
@@ -670,7 +677,7 @@ def test_what_fails_is_tried_again_after_longer_and_longer(
             city.wait(wait_s / 2)
             assert not here.worker.submit(bad)
         city.wait(wait_s / 2)
-    other = City(campaign_settings(id="lyon"), store=city.store, clock=city.clock)
+    other = City(campaign_settings(id="lyon", cell_km=2.0), store=city.store, clock=city.clock)
     other.report(100)
     other.campaigns.close("lyon")
     work = next(work for work in other.campaigns.tick() if work.campaign == "lyon")
