@@ -9,7 +9,6 @@ import time
 from pathlib import Path
 from typing import Any
 
-import httpx
 import numpy as np
 import pytest
 from click.testing import CliRunner
@@ -164,7 +163,8 @@ def test_hexagons_from_the_command_line_to_the_map(tmp_path: Path) -> None:
         told = device.explain()
         assert f"One of {said['hexagons']} places about" in told
         assert "around where you stand, at one of them or elsewhere, with" in told
-        assert httpx.get(server.url + address).json()["around"] is True
+        with server.client() as client:
+            assert client.get(address).json()["around"] is True
         assert device.report(lat=45.75, lng=4.84).round == 2
         people = np.random.default_rng(1).normal((45.75, 4.84), 0.012, size=(2000, 2))
         closed_round(server, campaign, people, 2)

@@ -8,7 +8,6 @@ import time
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 from click.testing import CliRunner, Result
 
@@ -32,8 +31,8 @@ def sha(token: str) -> str:
 
 
 def status(service: Live, token: str) -> int:
-    headers = {"authorization": f"Bearer {token}"}
-    return httpx.get(f"{service.url}/api/campaigns", headers=headers).status_code
+    with service.client(headers={"authorization": f"Bearer {token}"}) as client:
+        return client.get("/api/campaigns").status_code
 
 
 def test_a_token_is_taken_back_under_a_running_service(tmp_path: Path) -> None:
