@@ -72,9 +72,6 @@ def figure_4(setting: Setting) -> Measured:
     return Measured(figures, ("counts", *laws), table, draw, numbers, (8.4, 5.6))
 
 
-# --- Popular and unpopular places
-
-
 def judge_places(rows: Sequence[Sequence[float]]) -> Verdict:
     """§5.2.1, from rows (error per visitor: popular, unpopular; shown if visited: popular, unpopular)."""
     popular, unpopular, often, seldom = np.transpose(rows)
@@ -222,9 +219,6 @@ def figure_9(setting: Setting) -> Measured:
     return Measured((steps, leakage, distortion, note), columns, rows, draw, numbers, (8.4, 3.0))
 
 
-# --- Definition 3: the least about one person, a convex problem small enough to solve
-
-
 RATES, QUICK_RATES = np.geomspace(0.02, 2.0, 17).tolist(), np.geomspace(0.05, 1.0, 6).tolist()
 STEPS, QUICK_STEPS = 3_000, 1_000
 _ROUNDING_BITS = 1e-9
@@ -322,9 +316,6 @@ def definition_3(setting: Setting) -> Measured:
     columns = """prior | λ | distortion (people) | least about one person, at least (bits) |
         reached (bits) | by the mechanism for the counts (bits) | about the counts (bits)"""
     return Measured(([row[3:] for row in rows],), columns, rows, draw, figure_size=(8.4, 3.4))
-
-
-# --- Table 2 and beyond it: how many people and places can be handled
 
 
 LARGEST_PLACES = (

@@ -219,9 +219,6 @@ def figure_6(setting: Setting) -> Measured:
     return Measured(figures, f"case | {COLUMNS}", rows, draw, numbers, (8.4, 3.6))
 
 
-# --- Figure 7: one person beside the counts
-
-
 def judge_people(share: float, releases: int) -> Verdict:
     """§5.2.2: from the largest leakage about one person as a share of that about the counts."""
     words = "the largest leakage about one person is always less than that about the counts"
@@ -257,9 +254,6 @@ def figure_7(setting: Setting) -> Measured:
         about the counts (bits)"""
     numbers = {"largest_personal_share": share}
     return Measured((share, len(rows)), columns, rows, draw, numbers, (8.4, 3.6))
-
-
-# --- Figure 8: five people of a real dataset
 
 
 DATA = "gowalla-los-angeles"

@@ -22,9 +22,6 @@ from geoveil.plot.curves import COLOURS, Curve, draw_curves
 
 PEOPLE = 100_000
 
-# --- Figure 2: a line under geometric noise
-
-
 SIZE = 100
 
 

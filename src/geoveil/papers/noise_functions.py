@@ -300,9 +300,6 @@ def figure_5(setting: Setting) -> Measured:
     return Measured(figures, columns, rows, draw, numbers, (8.0, 3.6))
 
 
-# --- The open question: the best noise for a promise within a radius is a staircase
-
-
 RADIUS_KM = 1.0
 RADIUS_EPSILONS = (0.25, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0)
 

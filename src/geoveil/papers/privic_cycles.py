@@ -277,9 +277,6 @@ FIGURE_7 = tuple(
 )
 
 
-# --- Figure 10: the error against β
-
-
 BETAS = (0.1, 0.3, 0.5, 0.7, 0.9, 1.0)
 
 

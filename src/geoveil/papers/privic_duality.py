@@ -22,9 +22,6 @@ from geoveil.papers.repeated import exact_maximum, repeated_counts
 from geoveil.papers.report import Claim, Measured, Setting, Verdict, experiment
 from geoveil.plot import Curve, draw_curves
 
-# --- §3.2: questions to an oracle
-
-
 ORACLE_BETAS = (0.2, 0.4, 0.6, 1.0, 1.4, 2.0, 3.0, 5.0)
 _NEARLY = 0.05
 """«Equal or approximately equal»: within a twentieth."""
@@ -127,9 +124,6 @@ def oracle(setting: Setting) -> Measured:
     return Measured((entropy, best, balanced), columns, rows, draw)
 
 
-# --- Figure 4: Blahut–Arimoto and the iterative Bayesian update
-
-
 def judge_duality(weights: FloatArray, estimates: FloatArray, behind: FloatArray) -> Verdict:
     """§4: the two iterations are one with x and y exchanged; Theorem 4.1: the update finds the maximum.
 
@@ -190,9 +184,6 @@ def figure_4(setting: Setting) -> Measured:
     shown = np.unique(np.geomspace(1, iterations, 12).astype(int)) - 1
     rows, columns = zip(shown, apart[shown], strict=True), "iteration | largest difference"
     return Measured((weights, estimates, behind), columns, rows, draw, figure_size=(9.5, 3.8))
-
-
-# --- Theorem 5.1: a unique maximum
 
 
 STEPS, QUICK_STEPS = (0, 1, 2, 4, 8, 12, 20, 50, 100, 300, 1000), (0, 4, 8, 20, 200)

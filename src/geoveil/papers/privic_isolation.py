@@ -201,9 +201,6 @@ def figure_2(setting: Setting) -> Measured:
     return Measured((hidden,), columns, rows, draw, figure_size=(9.0, 6.4))
 
 
-# --- Figure 3: Laplace noise beside Blahut–Arimoto
-
-
 BETAS, QUICK_BETAS = (0.2, 0.4, 0.6, 0.8, 1.0, 1.4, 2.0, 3.0, 5.0), (0.2, 0.6, 1.0, 5.0)
 
 

@@ -169,8 +169,6 @@ def draw_dial(figure: Figure, advice: Advice) -> None:
     figure.suptitle(f"Every setting keeps the promise: {advice.promise}")
 
 
-# --- The leakage–distortion curve of a release as a picture
-
 _LABELS = {
     "simple-counting": "Laplace noise on each count (SCM)",
     "geometric-counting": "geometric noise on each count",

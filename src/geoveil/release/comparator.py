@@ -101,9 +101,6 @@ def nearest_matrix(people: int, places: int) -> csr_array:
     return csr_array((shares, (rows, columns)), shape=(size, vectors.size))
 
 
-# --- Comparators: independent noise on every count, brought back to valid vectors
-
-
 _EXACT_TERMS = 1 << 30
 _STRIDE, _CLOSE = 0.3, 1e-6
 _LEAST_EPSILON, _MOST_EPSILON = 1e-3, 100.0
@@ -284,9 +281,6 @@ def comparator_leakage(
     released = float(entr(channel._push(law)).sum()) / math.log(2)
     error = float(entropies.std(ddof=1)) / math.sqrt(rows)
     return ComparatorLeakage(max(0.0, released - float(entropies.mean())), error)
-
-
-# --- The leakage–distortion curve: what accuracy costs
 
 
 MULTIPLIERS = tuple(float(rate) for rate in np.geomspace(0.25, 4.0, 9).round(4))

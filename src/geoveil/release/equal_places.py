@@ -148,9 +148,6 @@ def _partitions(people: int, most: int) -> Iterator[Parts]:
             waiting += [(*parts, part) for part in range(1, largest + 1)]
 
 
-# --- Where the counts of equal places lie, drawn with a given inner product
-
-
 class Arrangements:
     """In how many ways counts lie on equal places so that their inner product with others is q, exactly.
 

@@ -99,9 +99,6 @@ class WorkingSetNewton:
         return objective.at(theta)
 
 
-# --- The stopping rule of the paper's Algorithm 1
-
-
 @dataclass(frozen=True)
 class LeakageChange:
     """Until one step lowers the leakage by at most ``threshold`` nats.
@@ -130,9 +127,6 @@ class LeakageChange:
                 return Steps(step, f"the leakage fell by less than {self.threshold:g} nats")
             before = leakage
         raise AssertionError("expectation–maximisation goes on without end")
-
-
-# --- The release channel of one timestamp: least leakage for its distortion, with a certificate
 
 
 FINE, COARSE = CertifiedWithin(1e-6, maximum=2000), CertifiedWithin(1e-3, maximum=2000)

@@ -275,9 +275,6 @@ class Crowd:
             yield from self.without_one(joined, own, prior)
 
 
-# --- The law of the counts on the vectors that matter
-
-
 TAIL = 1e-9
 """Vectors together less likely than this are left out of sums where there are more than 1,024."""
 EQUALLY_LIKELY = 1e-9

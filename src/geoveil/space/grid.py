@@ -300,9 +300,6 @@ def _cells_across(box: Box, cell_km: float) -> tuple[float, float]:
     return max(height - SLACK, 0.5), max(width - SLACK, 0.5)
 
 
-# --- The line: whole numbers in a row
-
-
 @dataclass(frozen=True, eq=False)
 class Line(Space):
     """The whole numbers 0 … size − 1 with distance \\|a − b\\|: ages, hours, steps along a road.

@@ -122,9 +122,6 @@ class Outline(NamedTuple):
         return area
 
 
-# --- Reading
-
-
 def read_outlines(given: Any, *, name: str = "name") -> list[Outline]:
     """The areas of GeoJSON, each feature one: a dictionary, a file, or what has ``__geo_interface__``.
 
@@ -244,9 +241,6 @@ def _ring(given: Any, title: str) -> FloatArray:
         )
     ring[:, 0] = np.unwrap(ring[:, 0], period=360.0)
     return ring
-
-
-# --- Areas in cells
 
 
 _Window = tuple[FloatArray, FloatArray]

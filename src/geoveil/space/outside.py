@@ -58,9 +58,6 @@ def settle(
     return cells if cells.ndim else int(cells)
 
 
-# -- what may be wrong -------------------------------------------------------------------------------
-
-
 def on_earth(lat: FloatArray, lng: FloatArray) -> BoolArray:
     """Which pairs are places on the Earth: finite, |lat| ≤ 90, |lng| ≤ 180."""
     return (np.abs(lat) <= 90.0) & (np.abs(lng) <= 180.0)
@@ -110,9 +107,6 @@ def elsewhere(space: Findable, lat: FloatArray, lng: FloatArray) -> str:
 
 def _mostly(true: BoolArray) -> bool:
     return true.size > 0 and float(true.mean()) >= _MOST
-
-
-# -- counting ----------------------------------------------------------------------------------------
 
 
 @dataclass

@@ -212,8 +212,6 @@ def _distinct(xy_km: Any) -> FloatArray:
     return centres
 
 
-# --- Hexagons: the cells of H3 over an area, with centres and distances of ours
-
 _FINEST = 15
 _MOST = 1 << 16
 """Hexagons, at most."""

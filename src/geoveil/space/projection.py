@@ -198,9 +198,6 @@ def refuse(condition: str, wrong: BoolArray, hint: str = "") -> None:
         raise InvalidInput(f"{condition}; the entry at position {position} is not{advice}")
 
 
-# --- Reference systems of files
-
-
 _DEGREES = re.compile(
     r"\b(EPSG:+4326|(OGC:([\d.]*:)?)?CRS:?84)$|^GEOG[A-Z]*\[\"WGS[ _]?(19)?84[\" ]"
 )

@@ -226,9 +226,6 @@ class MapSpace(Space):
         return self._nearest_km(xy)[1]
 
 
-# --- Reading a space back from plain JSON values
-
-
 def kind_of(values: object) -> str:
     """The kind a document says it is; empty where it says nothing."""
     kind = values.get("kind") if isinstance(values, Mapping) else None
@@ -243,9 +240,6 @@ def entries(values: Mapping[str, Any], kind: str, *names: str) -> list[Any]:
         listed = ", ".join(("kind", *names))
         raise InvalidFile(f'a document of kind "{kind}" must have exactly the entries {listed}')
     return [values[name] for name in names]
-
-
-# --- Losses: how bad it is to be taken for b when one is at a
 
 
 @dataclass(frozen=True)

@@ -145,8 +145,6 @@ def _without(amounts: FloatArray, absent: float | None) -> FloatArray:
     return np.where(missing, 0.0, amounts)
 
 
-# --- Esri's ASCII grids
-
 _NAMES = ("ncols", "nrows", "xllcorner", "yllcorner", "xllcenter", "yllcenter", "cellsize",
           "nodata_value")  # fmt: skip
 

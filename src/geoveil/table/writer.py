@@ -252,8 +252,6 @@ def _has_marks(column: pa.Array) -> bool:
     return bool(pc.any(pc.match_substring_regex(column, _MARKS.pattern)).as_py())
 
 
-# --- Writing GeoJSON points one feature at a time
-
 _ENCODE = json.JSONEncoder(ensure_ascii=False, default=str).encode
 
 
@@ -299,9 +297,6 @@ def _texts(name: str, values: list[Any]) -> Iterator[str]:
             yield f"{name}:null"
         else:
             yield f"{name}:{_ENCODE(value)}"
-
-
-# --- Whole columns at once, with a shape for each row where there is a map
 
 
 def put_columns(

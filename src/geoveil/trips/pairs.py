@@ -115,9 +115,6 @@ def _checked(counts: npt.ArrayLike, size: int) -> IntArray:
     return given.astype(np.int64)
 
 
-# --- Where trips may begin and end
-
-
 @dataclass(frozen=True)
 class Spots:
     """Where people may stand: cells, or the quarters of cells where a report depends on the position.

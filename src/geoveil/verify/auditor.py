@@ -65,9 +65,6 @@ def _check_ground(space: Space, cells: IntArray, distances: FloatArray) -> Itera
         yield "distances are not those on the ground between the places of the cells"
 
 
-# --- The audit: everything that can be checked from outside, and what draws say about the claim
-
-
 _ENUMERATED = 1 << 31
 _IN_A_ROW = 1 << 14
 

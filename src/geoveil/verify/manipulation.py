@@ -113,9 +113,6 @@ class Attack:
         return np.concatenate(moved) / self.share
 
 
-# --- Manipulation gain: how far a few fake reports can move the map
-
-
 @dataclass(frozen=True, eq=False)
 class ManipulationGain:
     """The most that a share of fake reports moves onto a target, over that share.
