@@ -15,7 +15,7 @@ from geoveil.campaign.elastic_design import Between, checked_between
 from geoveil.campaign.rounds import Closing, Round, as_saved, counted, without
 from geoveil.campaign.rules import PromiseRule, PublishedRule, Rule, rule_from_dict
 from geoveil.channel.channel import Channel, Tally
-from geoveil.document.canonical import canonical_bytes, strict_json
+from geoveil.document.canonical import canonical_bytes, file_json
 from geoveil.errors import InvalidFile, InvalidInput, number_of
 from geoveil.estimate import AverageOfEstimates, Estimate
 from geoveil.estimate.fitted import A_TALLY
@@ -416,13 +416,8 @@ class Campaign:
     @classmethod
     def load(cls, path: str | Path) -> Campaign:
         """Resume from a saved file."""
-        try:
-            values = strict_json(Path(path).read_bytes())
-        except (ValueError, RecursionError):
-            raise InvalidFile(
-                f"{path} must be a saved campaign: JSON in UTF-8 that names no entry twice"
-            ) from None
-        return cls.from_dict(values)
+        words = f"{path} must be a saved campaign: JSON in UTF-8 that names no entry twice"
+        return cls.from_dict(file_json(Path(path).read_bytes(), words))
 
     def __repr__(self) -> str:
         total = sum(each.total for each in self._rounds)

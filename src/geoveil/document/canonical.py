@@ -8,7 +8,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from geoveil.errors import InvalidInput
+from geoveil.errors import InvalidFile, InvalidInput
 
 _LARGEST = 2**53
 """Beyond, JSON numbers are not whole everywhere."""
@@ -39,6 +39,14 @@ def strict_json(given: bytes, *, doubles: bool = False) -> Any:
     numbers: dict[str, Any] = {"parse_int": _double, "parse_float": _double} if doubles else {}
     text = given.decode("utf-8")
     return json.loads(text, parse_constant=_refuse, object_pairs_hook=named_once, **numbers)
+
+
+def file_json(given: bytes, otherwise: str, *, doubles: bool = False) -> Any:
+    """The same of a file, which is refused in the words of ``otherwise`` where it is no such text."""
+    try:
+        return strict_json(given, doubles=doubles)
+    except (ValueError, RecursionError):
+        raise InvalidFile(otherwise) from None
 
 
 def _double(text: str) -> float:

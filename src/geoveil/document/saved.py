@@ -16,7 +16,7 @@ from geoveil.channel.guarantee import (
     LocalDifferentialPrivacy,
     WithinRadius,
 )
-from geoveil.document.canonical import canonical_bytes, strict_json
+from geoveil.document.canonical import canonical_bytes, file_json
 from geoveil.document.wire import KIND, LEVELS, MechanismDocument
 from geoveil.errors import GeoveilError, InvalidFile, InvalidInput, Unsupported
 from geoveil.files import file_name, replaced_file
@@ -245,12 +245,8 @@ def _loaded(path: str | Path, read: Callable[[object], _Read]) -> _Read:
         given = handle.read(LARGEST_FILE + 1)
     if len(given) > LARGEST_FILE:
         raise InvalidFile(f"{path} must be a mechanism document, of at most {LARGEST_FILE:,} bytes")
-    try:
-        values = strict_json(given, doubles=True)
-    except (ValueError, RecursionError):
-        raise InvalidFile(
-            f"{path} must be a JSON mechanism document in UTF-8 that names no entry twice"
-        ) from None
+    words = f"{path} must be a JSON mechanism document in UTF-8 that names no entry twice"
+    values = file_json(given, words, doubles=True)
     try:
         return read(values)
     except RecursionError:

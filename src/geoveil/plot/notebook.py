@@ -55,7 +55,9 @@ def _page_of_channel(thing: Channel) -> str:
         about["which means"] = thing.explain(NEARBY_KM)
     picture, size = "", thing.space.size
     if size <= MATRIX_LIMIT and size <= thing.report_count <= 4 * MATRIX_LIMIT:
-        middle = _middle(thing.space)
+        centres = thing.space.centres
+        from_middle = centres - (centres.min(axis=0) + centres.max(axis=0)) / 2
+        middle = int(np.argmin(np.square(from_middle).sum(axis=1)))
         about["picture"] = f"where the reports of somebody in cell {middle} go"
         picture = small_map(thing.space, thing.row(middle)[:size])
     return _page(type(thing).__name__, about, picture)
@@ -204,9 +206,3 @@ def _svg(height: float, drawn: str, label: str) -> str:
         f'width="{_WIDTH:.0f}" height="{height:.0f}" viewBox="0 0 {_WIDTH:.0f} {height:.0f}">'
         f'<g shape-rendering="crispEdges" stroke="#00000010">{drawn}</g></svg>'
     )
-
-
-def _middle(space: Space) -> int:
-    """The cell nearest to the middle of the space."""
-    centre = (space.centres.min(axis=0) + space.centres.max(axis=0)) / 2
-    return int(np.argmin(np.square(space.centres - centre).sum(axis=1)))

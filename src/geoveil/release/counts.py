@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import scipy
 from scipy import fft
 
 from geoveil.arrays import BoolArray, FloatArray, IntArray, count, frozen, numbers, ragged
@@ -149,10 +150,8 @@ class CountVectors(Space):
         return np.sqrt(np.einsum("...i,...i->...", difference, difference))
 
     def distances_km(self) -> FloatArray:
-        from scipy.spatial.distance import cdist  # here, since it is slow to import
-
         self.check_matrix("the matrix of distances")
-        return np.asarray(cdist(self.centres, self.centres))
+        return np.asarray(scipy.spatial.distance.cdist(self.centres, self.centres))
 
     @cached_property
     def spare(self) -> int:

@@ -313,22 +313,18 @@ class Hexagons(Points):
     def _nearest(self, east: FloatArray, north: FloatArray) -> IntArray:
         nearest = super()._nearest(east, north)
         known = {each: number for number, each in enumerate(self.ids)}
-        reach = 2.0 * self.cell_km
         away = np.hypot(east - self.centres[nearest, 0], north - self.centres[nearest, 1])
         signed = ~nearest
-        close = np.flatnonzero(away <= reach)
-        if close.size:
-            lat, lng = self.plane.to_latlng(np.stack([east[close], north[close]], axis=-1))
-            fine, ask = self.resolution, _h3().latlng_to_cell
-            cells = [known.get(ask(*place, fine), -1) for place in zip(lat, lng, strict=True)]
-            found = np.array(cells)
-            signed[close[found >= 0]] = found[found >= 0]
+        close = np.flatnonzero(away <= 2.0 * self.cell_km)
+        lat, lng = self.plane.to_latlng(np.stack([east[close], north[close]], axis=-1))
+        fine, ask = self.resolution, _h3().latlng_to_cell
+        for at, place in zip(close, zip(lat, lng, strict=True), strict=True):
+            signed[at] = known.get(ask(*place, fine), signed[at])
         return signed
 
     def to_geojson(self, properties: Mapping[str, ArrayLike] | None = None) -> dict[str, Any]:
         """The hexagons as a GeoJSON FeatureCollection, with one value per cell for each property."""
-        h3 = _h3()
-        shapes = (h3.cells_to_geo([each]) for each in self.ids)
+        shapes = (_h3().cells_to_geo([each]) for each in self.ids)
         return feature_collection(shapes, self.size, properties)
 
     def middles_to_geojson(self) -> dict[str, Any]:

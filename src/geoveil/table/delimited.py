@@ -24,8 +24,6 @@ from geoveil.table.locations import REMEDY, list_columns
 
 _LONGEST_HEADER = 1 << 16
 _SECTION_BLOCKS = 8
-_SPELT = {"\t": "tab"}
-"""Delimiters as the command line has them; others stand in quotes, which a shell needs around ``;``."""
 _SAID = re.compile(r'"?sep=([,;|\t])"?\s*', re.IGNORECASE)
 """A first line that says what parts the fields, as spreadsheets write and read it."""
 _SEARCHED = 4
@@ -182,9 +180,12 @@ class DelimitedReader(reader.TableReader):
         columns = [field.strip() for field in fields]
         others = [mark for mark in ";\t|" if mark in columns[0] and mark != self._delimiter]
         if len(columns) == 1 and others:
+            mark = (
+                "tab" if others[0] == "\t" else repr(others[0])
+            )  # in the quotes that a shell needs
             raise InvalidFile(
                 f"{self.name} seems to part its fields by {others[0]!r}, not {self._delimiter!r}; "
-                f"give --delimiter {_SPELT.get(others[0], repr(others[0]))}: {list_columns(columns)}"
+                f"give --delimiter {mark}: {list_columns(columns)}"
             )
         self._line_end = b"\n" if b"\n" in head else b"\r"
         before = lines.line_num + (said is not None)

@@ -16,7 +16,7 @@ from functools import cache
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any, cast
 
-from geoveil.document.canonical import strict_json
+from geoveil.document.canonical import file_json
 from geoveil.errors import InvalidFile, InvalidInput, require
 from geoveil.files import file_name
 
@@ -391,13 +391,11 @@ def read_document(stored: bytes, name: str) -> dict[str, Any] | None:
     """The document that a table carries as JSON; ``None`` where it is something else's entry."""
     if not stored.startswith(b"{"):
         return None
-    try:
-        document = strict_json(stored)
-    except (ValueError, RecursionError):
-        raise InvalidFile(
-            f"{name} carries a document that is not JSON in UTF-8, or names an entry twice; restore it, "
-            f"or take {DOCUMENT!r} out"
-        ) from None
+    document = file_json(
+        stored,
+        f"{name} carries a document that is not JSON in UTF-8, or names an entry twice; restore it, or take "
+        f"{DOCUMENT!r} out",
+    )
     return document if isinstance(document, dict) else None
 
 

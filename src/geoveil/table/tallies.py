@@ -10,7 +10,7 @@ import numpy as np
 
 from geoveil.arrays import IntArray
 from geoveil.channel.channel import Channel, Tally
-from geoveil.document.canonical import canonical_bytes, strict_json
+from geoveil.document.canonical import canonical_bytes, file_json
 from geoveil.document.saved import mechanism_from_dict, mechanism_to_dict
 from geoveil.errors import GeoveilError, InvalidFile
 from geoveil.table import writer
@@ -70,12 +70,8 @@ def _loaded(path: str | Path | Source, kind: str, make: Callable[..., _Made]) ->
     """What is made of a document; whatever is wrong with it names the file."""
     with Source.of(path) as source, unpacking(source.name):
         data = source.read()
-    try:
-        values = strict_json(data)
-    except (ValueError, RecursionError):
-        raise InvalidFile(
-            f"{source.name} must be a JSON tally document in UTF-8 that names no entry twice"
-        ) from None
+    words = f"{source.name} must be a JSON tally document in UTF-8 that names no entry twice"
+    values = file_json(data, words)
     try:
         return make(*_checked(values, kind))
     except GeoveilError as problem:

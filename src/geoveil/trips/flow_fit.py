@@ -344,13 +344,11 @@ def _numbers(covariance: FloatArray, told: FloatArray, sign: float) -> FloatArra
 
     Least of |c|·told + 1.96·σ(c): for a given σ a problem of least squares, c not negative.
     """
-    from scipy.optimize import nnls  # here, since it is slow to import
-
     numbers = np.eye(1, len(told))[0]
     others = covariance[1:, 1:] + _RIDGE * np.diag(covariance).mean() * np.eye(len(told) - 1)
     factor = np.linalg.cholesky(others).T
     for _ in range(_PASSES if len(told) > 1 else 0):
         error = np.sqrt(max(numbers @ covariance @ numbers, _TINY))
         side = sign * covariance[1:, 0] + error / scipy.special.ndtri(0.975) * told[1:]
-        numbers[1:] = sign * nnls(factor, -np.linalg.solve(factor.T, side))[0]
+        numbers[1:] = sign * scipy.optimize.nnls(factor, -np.linalg.solve(factor.T, side))[0]
     return numbers

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
+import scipy
 
 from geoveil.arrays import FloatArray, IntArray, ReadOnly, frozen, indices
 from geoveil.channel.channel import Channel, checked_channel
@@ -166,9 +167,8 @@ class Spots:
                 f"{self.size:,} cells must be at most {MATRIX_LIMIT:,} to estimate flows between them; "
                 "use larger cells"
             )
-        from scipy.spatial.distance import cdist  # here, since it is slow to import
-
-        return np.asarray(cdist(self.centres_km[:first], self.centres_km[:first]))
+        places = self.centres_km[:first]
+        return np.asarray(scipy.spatial.distance.cdist(places, places))
 
     def classes(self, edges_km: FloatArray) -> Classes:
         """(cells, cells): the number of the class that their distance lies in; empty ones have none."""
