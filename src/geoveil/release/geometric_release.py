@@ -67,8 +67,7 @@ class GeometricRelease:
     @property
     def mean_noise(self) -> float:
         """By how many people the noise moves a count on average, before the counts are made valid again."""
-        rate = self.steps / _STEPS
-        return 1.0 / math.sinh(rate)
+        return 1.0 / math.sinh(self.steps / _STEPS)
 
     def sentence(self) -> str:
         """The promise in words."""

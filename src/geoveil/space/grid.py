@@ -75,9 +75,8 @@ class Grid(MapSpace):
     def __post_init__(self) -> None:
         rows, columns = count("rows", self.rows), count("columns", self.columns)
         _check_cell_count(rows, columns)
-        cell_km = _side_km(self.cell_km)
-        checked = {"rows": rows, "columns": columns, "cell_km": cell_km, "size": rows * columns}
-        for name, value in checked.items():
+        checked = {"rows": rows, "columns": columns, "cell_km": _side_km(self.cell_km)}
+        for name, value in (checked | {"size": rows * columns}).items():
             object.__setattr__(self, name, value)
         if self.box is not None:
             arrays.instance("box", self.box, Box, "a gv.Box; use gv.Grid.from_box(…)")

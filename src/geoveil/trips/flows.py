@@ -18,8 +18,6 @@ from geoveil.estimate.regions import named_members
 from geoveil.space.masked_grid import AnyGrid, grid_beneath
 from geoveil.space.space import Space
 
-Replicates = FloatArray
-"""(k, cells, cells): how far estimates of drawn trips lie from the flows that these were drawn from."""
 _WHOLE = 1e-9
 """Parts of a cell that sum to one within this are all of it."""
 
@@ -46,7 +44,8 @@ class Flows(ReadOnly):
     certificate: float
     model: FloatArray
     """The shares of the model that EM began from: stay, independent ends, near by each reach."""
-    find_replicates: Callable[[], Replicates]
+    find_replicates: Callable[[], FloatArray]
+    """(k, cells, cells): how far estimates of drawn trips lie from the flows that these were drawn from."""
     find_stay_bounds: Callable[[FloatArray], FloatArray]
 
     def __post_init__(self) -> None:
@@ -118,7 +117,7 @@ class Flows(ReadOnly):
         return DistrictFlows(self, members)
 
     @cached_property
-    def _replicates(self) -> Replicates:
+    def _replicates(self) -> FloatArray:
         return self.find_replicates()
 
     def __repr__(self) -> str:

@@ -58,8 +58,8 @@ class AlarmResult:
 
     def summary(self) -> str:
         """The result in words."""
+        chance = self._chance(self.p_value)
         if not self.raised:
-            chance = self._chance(self.p_value)
             return f"No alarm: the reports fit a map of honest people ({chance})."
         if not self.suspicious.size:
             return (
@@ -67,7 +67,6 @@ class AlarmResult:
                 f"estimated map than chance explains ({self._chance(self.overall_p_value)}). "
                 "Nobody is named; compare the estimate with what else is known before using it."
             )
-        chance = self._chance(self.p_value)
         named = ", ".join(str(report) for report in self.suspicious[:5])
         more = f" and {self.suspicious.size - 5} more" if self.suspicious.size > 5 else ""
         come = "report {} comes" if self.suspicious.size == 1 else "reports {} come"
