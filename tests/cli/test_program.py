@@ -13,7 +13,7 @@ import click
 import pytest
 from click.testing import CliRunner, Result
 
-from geoveil import __version__, load_tally
+from geoveil import Campaign, __version__, load_tally
 from geoveil.cli.console import Console
 from geoveil.cli.program import COMMANDS, Program, program
 
@@ -308,7 +308,8 @@ TABLE = "cell,lat,lng,share\n0,48.83,2.28,0.5\n1,48.84,2.29,0.5\n"
 def test_a_missing_extra_is_said_before_the_work(
     module: str, command: str, extra: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Files that do not exist are not even looked for, and nothing is written."""
+    """Files that do not exist are not even looked for, nothing is designed, and nothing is written."""
+    monkeypatch.setattr(Campaign, "_open_round", lambda *_: pytest.fail("a mechanism is designed"))
     (tmp_path / "table.csv").write_text(TABLE)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setitem(sys.modules, module, None)

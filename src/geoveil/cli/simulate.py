@@ -20,6 +20,7 @@ from geoveil.cli.simulated_trips import CITY_SEED
 from geoveil.demo.city import simulated_city
 from geoveil.engine.engines import Engine
 from geoveil.engine.file_crowd import FileCrowd
+from geoveil.measure import check_transport
 from geoveil.plot import curves
 from geoveil.plot.maps import Panel, save_maps
 from geoveil.position.positional import Placed
@@ -261,6 +262,7 @@ def _crowd(
 
 def _run(people: People, options: dict[str, Any], progress: ProgressBar) -> Simulation:
     grid, epsilon = people.grid, options["epsilon_per_km"]
+    check_transport(grid)  # before a campaign designs its first mechanism
     if options["as_published"]:
         for name, flag in (("guarded", "--guarded"), ("most_leverage", "--most-leverage")):
             if options[name]:
