@@ -85,7 +85,7 @@ def test_the_json_form(sound: Path) -> None:
 
 
 def test_costs_are_those_of_where_people_are(tmp_path: Path) -> None:
-    grid = Grid.from_box(south=48.83, west=2.31, north=48.86, east=2.36, cell_km=0.5)
+    grid = Grid.from_box(south=48.83, west=2.31, north=48.86, east=2.36, cell_km=1.0)
     share = np.where(np.arange(grid.size) == 8, 0.9, 0.1 / (grid.size - 1))
     prior, target = tmp_path / "prior.geojson", tmp_path / "mechanism.json"
     write_result(str(prior), Shares(grid, share))
@@ -100,7 +100,7 @@ def test_costs_are_those_of_where_people_are(tmp_path: Path) -> None:
     assert crowd["mean_distance_km"] < flat["mean_distance_km"]
     assert flat["manipulation_gain"] is None
     other = tmp_path / "other.geojson"
-    elsewhere = Grid.from_box(south=48.8, west=2.31, north=48.83, east=2.36, cell_km=0.5)
+    elsewhere = Grid.from_box(south=48.8, west=2.31, north=48.83, east=2.36, cell_km=1.0)
     write_result(str(other), Shares(elsewhere, np.full(elsewhere.size, 1 / elsewhere.size)))
     refused = audit(target, "--prior", other)
     assert refused.exit_code == 2

@@ -154,7 +154,18 @@ def test_rounds_below_the_minimum_release_nothing(checkins: Path) -> None:
         ("--rounds", 1, "--epsilon-per-km", 1, "--as-published", "--between", "positions"),
         ("--rounds", 1, "--epsilon-per-km", 1, "--most-leverage", 3),  # kept between cells only
         ("--rounds", 1, "--epsilon-per-km", 100),  # too much for cells of 500 m
-        ("--rounds", 1, "--epsilon-per-km", 1, "--fakes", 0.1, "--fake-cell", 10**6),
+        (
+            "--rounds",
+            1,
+            "--epsilon-per-km",
+            1,
+            "--cell-km",
+            2,
+            "--fakes",
+            0.1,
+            "--fake-cell",
+            10**6,
+        ),
     ],
 )
 def test_bad_campaigns_are_one_line(checkins: Path, words: tuple[object, ...]) -> None:
@@ -166,7 +177,7 @@ def test_bad_campaigns_are_one_line(checkins: Path, words: tuple[object, ...]) -
 
 @pytest.fixture(scope="module")
 def prior(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    grid = gv.Grid.from_box(south=48.83, west=2.31, north=48.86, east=2.36, cell_km=0.5)
+    grid = gv.Grid.from_box(south=48.83, west=2.31, north=48.86, east=2.36, cell_km=0.75)
     share = np.random.default_rng(2).dirichlet(np.full(grid.size, 0.3))
     path = tmp_path_factory.mktemp("prior") / "prior.geojson"
     write_result(str(path), Shares(grid, share))
