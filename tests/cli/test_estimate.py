@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from shutil import copytree
 from typing import Any
 
 import numpy as np
@@ -33,14 +34,15 @@ def done(*arguments: Any) -> Result:
     return result
 
 
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two crowds: two thirds of the people near one place, a third near another."""
+    folder = tmp_path_factory.mktemp("made")
     generator = np.random.default_rng(1)
     near = np.repeat([[48.838, 2.293], [48.853, 2.325]], [2000, 1000], axis=0)
     places = near + generator.normal(0, 0.002, near.shape)
     rows = "\n".join(f"{lat:.6f},{lng:.6f}" for lat, lng in places)
-    (tmp_path / "checkins.csv").write_text("lat,lng\n" + rows + "\n")
+    (folder / "checkins.csv").write_text("lat,lng\n" + rows + "\n")
     promise = [
         "--mechanism",
         "planar-geometric",
@@ -53,19 +55,25 @@ def folder(tmp_path: Path) -> Path:
         "clamp",
     ]
     for ending in ("parquet", "csv", "geojson"):
-        saved = ["--save-mechanism", tmp_path / "mechanism.json"]
+        saved = ["--save-mechanism", folder / "mechanism.json"]
         done(
             "obfuscate",
-            tmp_path / "checkins.csv",
+            folder / "checkins.csv",
             "-o",
-            tmp_path / f"noisy.{ending}",
+            folder / f"noisy.{ending}",
             *promise,
             *saved,
         )
-    done("tally", tmp_path / "checkins.csv", "-o", tmp_path / "tally.json",
+    done("tally", folder / "checkins.csv", "-o", folder / "tally.json",
          "--mechanism", "planar-geometric", "--epsilon-per-km", "1", *BOX,
          "--seed", "2", "--outside", "clamp")  # fmt: skip
-    return tmp_path
+    return folder
+
+
+@pytest.fixture
+def folder(made: Path, tmp_path: Path) -> Path:
+    """Its own for every test, which may write there."""
+    return copytree(made, tmp_path, dirs_exist_ok=True)
 
 
 def library_estimate(folder: Path) -> gv.Estimate:
