@@ -307,7 +307,7 @@ def test_rows_of_a_few_positions_are_as_near_those_of_all_as_the_documentation_s
 
 
 @pytest.mark.statistical
-@pytest.mark.parametrize(("kind", "draws"), [("hexagons", 200_000), ("squares", 300_000)])
+@pytest.mark.parametrize(("kind", "draws"), [("hexagons", 200_000), ("squares", 1_000_000)])
 def test_an_audit_does_not_blame_a_mechanism_for_the_positions_of_its_products(
     kind: str, draws: int
 ) -> None:
@@ -333,7 +333,7 @@ def test_an_audit_does_not_blame_a_mechanism_for_the_positions_of_its_products(
         step=mechanism.step,
         rim=mechanism.rim,
     )
-    found = gv.audit(wrong, draws=draws, randomness=gv.seeded(5)).findings
+    found = gv.audit(wrong, draws=draws // 5, randomness=gv.seeded(5)).findings
     assert any("do not follow" in each for each in found)
 
 
