@@ -200,7 +200,7 @@ def test_limits_that_cannot_be_are_refused_in_words(service: InProcess) -> None:
     answer = asked(elsewhere)
     assert_problem(answer, "invalid-campaign")
     assert "must leave at least two cells" in answer.json()["detail"]
-    long = CITY | {"name": "x" * shapes.BACKDROP_BYTES}
+    long = CITY | {"name": "x" * (shapes.BACKDROP_BYTES + campaign_advice._AROUND_BYTES)}
     assert_problem(asked(long), "body-too-large")
 
 
