@@ -51,7 +51,9 @@ def fuzz(server: Live, folder: Path, examples: int, phases: str = "") -> int:
     cases = schemathesis(server, folder, examples)
     (folder / "schemathesis.toml").write_text('[parameters]\n"path.campaign" = "lyon"\n')
     fewer = [f"--phases={phases}"] if phases else []
-    cases += schemathesis(server, folder, examples, "--exclude-path-regex=events", *fewer)
+    # deleted, it would be none that exists; a name that is taken stays one through all other methods
+    fewer += ["--exclude-path-regex=events", "--exclude-method=DELETE"]
+    cases += schemathesis(server, folder, examples, *fewer)
     log = server.log.read_text()
     assert "internal" not in log
     with server.client() as client:

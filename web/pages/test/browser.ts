@@ -21,6 +21,10 @@ export const PHONE: BrowserContextOptions = {
   deviceScaleFactor: 2,
 };
 
+/** By how much a page is wider than its window; a phone shows one that is by making it smaller, and says so itself. */
+export const beyond = async (page: Page): Promise<number> =>
+  (await page.evaluate(() => document.documentElement.scrollWidth)) - page.viewportSize()!.width;
+
 let running: Promise<Browser> | undefined;
 
 /** The one browser of all files, which run one after another in one process and end it with them. */

@@ -5,7 +5,7 @@ import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import type { Browser, Page } from "playwright-core";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { launch, PHONE } from "./browser.ts";
+import { beyond, launch, PHONE } from "./browser.ts";
 import { findings } from "./findings.ts";
 import { openTab, operator, Service, TOKEN } from "./server.ts";
 
@@ -437,8 +437,7 @@ test.each([
   const words = ["New campaign", "What this will mean", "What stands behind the map", "The same as a table"];
   await walk(page, "Sign in", [...words, "What this page cannot prove"], async (place) => {
     expect(await findings(page), place).toEqual([]);
-    const wider = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
-    expect(wider, place).toBeLessThanOrEqual(0);
+    expect(await beyond(page), place).toBeLessThanOrEqual(0);
   });
   await close();
   await service.call("PATCH", `/api/campaigns/${lyon}`, { published: false });
@@ -451,7 +450,7 @@ test("everything fits 320 pixels, as at 400 % on a desk, in German too", async (
   const { page, close } = await openTab(browser, service.url, small);
   const words = ["Neue Kampagne", "Was das bedeuten wird", "Was hinter der Karte steht", "Dasselbe als Tabelle"];
   await walk(page, "Anmelden", [...words, "Was diese Seite nicht beweisen kann"], () =>
-    expect.poll(() => page.evaluate(() => document.documentElement.scrollWidth - innerWidth)).toBe(0),
+    expect.poll(() => beyond(page)).toBe(0),
   );
   await close();
   await service.call("PATCH", `/api/campaigns/${lyon}`, { published: false });

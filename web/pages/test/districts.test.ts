@@ -2,7 +2,7 @@
 
 import type { Browser, Page } from "playwright-core";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { launch, PHONE } from "./browser.ts";
+import { beyond, launch, PHONE } from "./browser.ts";
 import { findings } from "./findings.ts";
 import { openTab, operator, Service } from "./server.ts";
 
@@ -68,7 +68,7 @@ test("an operator gives districts, and everybody sees the share and the interval
   await stranger.page.locator("#districts tbody tr").first().waitFor({ timeout: 60_000 });
   expect(await rows(stranger.page)).toEqual(told);
   expect(await findings(stranger.page)).toEqual([]);
-  expect(await stranger.page.evaluate(() => document.documentElement.scrollWidth - innerWidth)).toBeLessThanOrEqual(0);
+  expect(await beyond(stranger.page)).toBeLessThanOrEqual(0);
   expect(stranger.complaints).toEqual([]);
   await stranger.close();
 

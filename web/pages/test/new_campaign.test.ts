@@ -5,7 +5,7 @@ import { afterAll, beforeAll, expect, test } from "vitest";
 import { secondsOf, slotsOf } from "../src/dashboard/slot_wish.ts";
 import { FIRST_WISH, questionOf, settingsOf } from "../src/dashboard/wish.ts";
 import { boundsOf, shapesOf } from "../src/map/read_shapes.ts";
-import { launch, PHONE } from "./browser.ts";
+import { beyond, launch, PHONE } from "./browser.ts";
 import { findings } from "./findings.ts";
 import { form, small } from "./form.ts";
 import { operator, Service } from "./server.ts";
@@ -222,7 +222,7 @@ test("odd input is drawn as it is, or said not to be, and leads on", async () =>
   await page.getByRole("button", { name: "Creating the campaign …" }).waitFor();
   go();
   await page.getByText("No map yet.").waitFor({ timeout: 30_000 });
-  expect(await page.evaluate(() => document.documentElement.scrollWidth - innerWidth)).toBeLessThanOrEqual(0);
+  expect(await beyond(page)).toBeLessThanOrEqual(0);
   expect(complaints.filter((each) => !each.includes("422"))).toEqual([]);
   await close();
 });
@@ -247,6 +247,6 @@ test("the form fits a phone in the dark with all of it open, and speaks German",
   expect(await page.locator("#minimum-said").innerText()).toMatch(/^Vom Dienst, auf Englisch: the reports that/);
   expect(await page.locator("#minimum-said [lang=en]").innerText()).not.toContain("Dienst");
   expect(await findings(page)).toEqual([]);
-  expect(await page.evaluate(() => document.documentElement.scrollWidth - innerWidth)).toBeLessThanOrEqual(0);
+  expect(await beyond(page)).toBeLessThanOrEqual(0);
   await close();
 });

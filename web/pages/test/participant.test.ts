@@ -3,7 +3,7 @@
 import type { Browser, Route } from "playwright-core";
 import { beforeAll, describe, expect, it } from "vitest";
 import { canonicalText, type JsonObject, sha256 } from "../../sdk/src/canonical.ts";
-import { campaign, executablePath, launch, operator, PHONE, SERVICE, Visit } from "./browser.ts";
+import { beyond, campaign, executablePath, launch, operator, PHONE, SERVICE, Visit } from "./browser.ts";
 import { choosePlace, open, sendAndWait } from "./participant.ts";
 
 const INSIDE = { latitude: 45.7534567, longitude: 4.8412345, accuracy: 20 };
@@ -117,7 +117,7 @@ describe.skipIf(!SERVICE || !executablePath)("the participant page", () => {
     const shown = `Z${"\u0301".repeat(3)}dneS ${"a".repeat(191)}`;
     expect([await page.locator("h1").innerText(), await page.title()]).toEqual([shown, shown]);
     expect(await page.locator("header").innerText()).toMatch(/named by its operator · 0 reports counted/);
-    expect(await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth)).toBe(true);
+    expect(await beyond(page)).toBeLessThanOrEqual(0);
     await page.unroute(`**/api/campaigns/${id}`);
     for (const body of ['{"name":{"__html":"x"},"state":"open"}', "<b>", '{"name":"x","state":[]}', "null"]) {
       await page.route(`**/api/campaigns/${id}`, (route) => route.fulfill({ body, contentType: "text/html" }));
@@ -561,12 +561,12 @@ describe.skipIf(!SERVICE || !executablePath)("the participant page", () => {
     await open(visit, id);
     expect(await page.evaluate(() => document.documentElement.lang)).toBe("de");
     expect(await page.locator("#guess").innerText()).toMatch(/rät höchstens \d\d von 100 Mal richtig/);
-    expect(await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth)).toBe(true);
+    expect(await beyond(page)).toBeLessThanOrEqual(0);
     await page.locator(".map-face").tap();
     await page.locator("#from-here p").first().waitFor();
     await sendAndWait(page);
     expect(await page.locator("#receipt").innerText()).toBe("Gesendet und gezählt");
-    expect(await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth)).toBe(true);
+    expect(await beyond(page)).toBeLessThanOrEqual(0);
     await visit.end();
   });
 

@@ -1,8 +1,8 @@
 /** Campaigns over places and hexagons in a real browser. */
 
-import type { Browser, Page } from "playwright-core";
+import type { Browser } from "playwright-core";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { launch, PHONE } from "./browser.ts";
+import { beyond, launch, PHONE } from "./browser.ts";
 import { findings } from "./findings.ts";
 import { form } from "./form.ts";
 import { type Corner, middles } from "./hexagons.ts";
@@ -37,9 +37,6 @@ async function estimated(area: object, name: string): Promise<string> {
   return id;
 }
 
-const fits = (page: Page): Promise<number> =>
-  page.evaluate(() => document.documentElement.scrollWidth - document.documentElement.clientWidth);
-
 test("a campaign over hexagons is drawn on dashboard and public map, with shares, intervals and regions", async () => {
   const id = await estimated(HEXAGONS, "Hexagons");
   await service.call("PATCH", `/api/campaigns/${id}`, { published: true });
@@ -70,7 +67,7 @@ test("a campaign over hexagons is drawn on dashboard and public map, with shares
     await stranger.page.locator("canvas.map-canvas").waitFor({ timeout: 30_000 });
     await stranger.page.getByText("share of the people in a cell of 1 km²").waitFor();
     expect(await findings(stranger.page)).toEqual([]);
-    expect(await fits(stranger.page)).toBeLessThanOrEqual(0);
+    expect(await beyond(stranger.page)).toBeLessThanOrEqual(0);
     expect(stranger.complaints).toEqual([]);
     await stranger.close();
   }
@@ -94,7 +91,7 @@ test("a person takes part in a campaign over places, and sees which one was sent
   expect(await sent.count()).toBe(1);
   expect(await sent.evaluate((shape) => getComputedStyle(shape).fill)).toBe("none"); // only its edge
   expect(await findings(page)).toEqual([]);
-  expect(await fits(page)).toBeLessThanOrEqual(0);
+  expect(await beyond(page)).toBeLessThanOrEqual(0);
   expect(complaints).toEqual([]);
   const state = (await (await fetch(`${service.url}/api/campaigns/${id}`)).json()) as {
     reports_counted: { all: number };
