@@ -391,7 +391,7 @@ class Collector:
         if document.campaign != self._address.campaign:
             raise Refused("campaign")
         if trip not in (None, document.trips):
-            raise Refused("trips" if document.trips else "places")
+            raise Refused("trips") if document.trips else Refused("places")
         if cost_of(document).epsilon_per_km > max_epsilon_per_km:
             raise Refused("promise")
         if now_s < document.not_before_s - CLOCK_SKEW_S:
