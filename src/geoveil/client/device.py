@@ -228,9 +228,8 @@ class Device:
             return self._nothing_more(earlier, spent)
         self.ledger.check(current, self.limits, now_s)
         cost, many = current.promise, ""
-        if (
-            self.again != "never"
-        ):  # what many reports tell together about somebody who moves a little
+        if self.again != "never":
+            # what many reports tell together about somebody who moves a little
             together = explain_nearby(cost * MANY, NEARBY_KM, AROUND_KM, reports=MANY)
             many = f" {MANY} such reports cost {(cost * MANY).amount()} together. {together}"
         return (

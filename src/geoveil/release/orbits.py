@@ -41,9 +41,8 @@ class Orbits:
         kinds = {sizes[c]: EqualPlaces(people, sizes[c]) for c in self._several}
         self._equal = [kinds[sizes[c]] for c in self._several]
         parts, left = np.zeros((1, 0), dtype=np.int64), np.array([people])
-        for (
-            equal
-        ) in self._equal:  # every choice so far with every partition of those left, or fewer
+        for equal in self._equal:
+            # every choice so far with every partition of those left, or fewer
             row, number = np.nonzero(equal.totals <= left[:, None])
             parts, left = np.column_stack((parts[row], number)), left[row] - equal.totals[number]
         if not self._alone:
