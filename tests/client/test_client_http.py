@@ -90,6 +90,17 @@ def test_an_answer_that_drips_is_hung_up_on(path: Path) -> None:
         let_go.set()
 
 
+def test_redirects_share_the_time_of_one_request(path: Path) -> None:
+    def respond(handler: Any) -> None:
+        time.sleep(0.15)
+        send(handler, 302, b"", Location=handler.path)
+
+    with serving(respond) as service:
+        network = Network(Address.of(service.url), timeout_s=0.4)
+        it = device(service.url, path, patience=Patience(attempts=1), transport=network)
+        assert refused(it.report, **PLACE).reason == "unreachable"
+
+
 def test_nobody_there(path: Path) -> None:
     with serving(lambda _: None) as service:
         url = service.url

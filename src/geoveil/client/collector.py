@@ -163,7 +163,8 @@ class Transport(Protocol):
 
 
 class Network:
-    """HTTP/1.1 to one collector, TLS verified, a new connection a request, ``timeout_s`` for all of it.
+    """HTTP/1.1 to one collector, TLS verified, a new connection a request, ``timeout_s`` for all of it but
+    the look for the host's addresses: connecting, shaking hands, redirects and the answer.
 
     Follows redirects of documents within the collector's own address only, and none of reports. Asks
     for no compression and takes none, and reads no more than it was told to.
@@ -177,8 +178,9 @@ class Network:
     def get(self, path: str, *, tag: str | None, limit: int) -> Answer:
         """GET; only ``tag``, which the device computed itself, is ever sent back."""
         headers = {} if tag is None else {"If-None-Match": f'"{tag}"'}
+        last_s = time.monotonic() + self._timeout_s
         for _ in range(4):  # three redirects at most
-            answer, onward = self._exchange("GET", path, None, headers, limit)
+            answer, onward = self._exchange("GET", path, None, headers, limit, last_s)
             if answer.status not in (301, 302, 303, 307, 308):
                 return answer
             path = self._within(path, onward)
@@ -186,20 +188,29 @@ class Network:
 
     def post(self, path: str, body: bytes, *, limit: int) -> Answer:
         """POST of JSON."""
-        return self._exchange("POST", path, body, {"Content-Type": "application/json"}, limit)[0]
+        headers, last_s = {"Content-Type": "application/json"}, time.monotonic() + self._timeout_s
+        return self._exchange("POST", path, body, headers, limit, last_s)[0]
 
     def _exchange(
-        self, method: str, path: str, body: bytes | None, headers: Mapping[str, str], limit: int
+        self,
+        method: str,
+        path: str,
+        body: bytes | None,
+        headers: Mapping[str, str],
+        limit: int,
+        last_s: float,
     ) -> tuple[Answer, str]:
         connection = HTTPConnection(self._host, self._port)
         if self._context is not None:
             connection = HTTPSConnection(self._host, self._port, context=self._context)
         watch: threading.Timer | None = None
         try:
-            connection.sock = self._connected()
-            watch = threading.Timer(self._timeout_s, _hang_up, [connection.sock])
+            connection.sock = reached = self._connected(last_s)
+            watch = threading.Timer(max(last_s - time.monotonic(), 0.0), _hang_up, [reached])
             watch.daemon = True
             watch.start()
+            if isinstance(reached, ssl.SSLSocket):
+                reached.do_handshake()
             connection.request(method, path, body, {**HEADERS, **headers})
             with connection.getresponse() as response:
                 return _answer(response, limit), response.getheader("Location", "")
@@ -212,9 +223,9 @@ class Network:
                 watch.cancel()
             connection.close()
 
-    def _connected(self) -> socket.socket:
-        """A connection to the host: its addresses, which may be thousands, share the time of one request."""
-        last_s = time.monotonic() + self._timeout_s
+    def _connected(self, last_s: float) -> socket.socket:
+        """A connection to the host, hands not yet shaken: its addresses, which may be thousands, share the
+        time of one request."""
         why = "no address of the host"
         for *kind, _, place in socket.getaddrinfo(self._host, self._port, type=socket.SOCK_STREAM):
             plain = socket.socket(*kind)
@@ -229,7 +240,9 @@ class Network:
             plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             if self._context is None:
                 return plain
-            return self._context.wrap_socket(plain, server_hostname=self._host)
+            return self._context.wrap_socket(
+                plain, do_handshake_on_connect=False, server_hostname=self._host
+            )
         raise Unreachable(why)
 
     def _within(self, path: str, onward: str) -> str:
