@@ -12,8 +12,9 @@ from pathlib import Path
 from benchmarks.timing import Figure, best_of
 from geoveil.campaign.elastic_design import elastic
 from geoveil.client import Device, Ledger
-from geoveil.client.collector import Answer, check_promise, offered
+from geoveil.client.collector import check_promise, offered
 from geoveil.client.ledger_book import Charge, add
+from geoveil.client.network import Answer
 from geoveil.document.wire import publish
 from geoveil.position.positional import PositionalElastic
 from geoveil.space.grid import Grid

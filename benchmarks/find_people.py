@@ -24,7 +24,7 @@ from geoveil.arrays import FloatArray
 from geoveil.campaign.elastic_design import elastic
 from geoveil.channel.channel import Channel
 from geoveil.client import Device, Ledger
-from geoveil.client.collector import Answer
+from geoveil.client.network import Answer
 from geoveil.document.area import Area
 from geoveil.document.wire import MechanismDocument, publish
 from geoveil.position.positional import PositionalElastic

@@ -20,7 +20,8 @@ import numpy as np
 from geoveil.arrays import FloatArray, count, positive
 from geoveil.cli.console import Console
 from geoveil.cli.options import machine_options
-from geoveil.client.collector import Address, Collector, Network, Patience, check_promise
+from geoveil.client.collector import Collector, Patience, check_promise
+from geoveil.client.network import Address, Network
 from geoveil.client.refusal import Refused
 from geoveil.document.wire import MechanismDocument, report_texts
 from geoveil.errors import GeoveilError, InvalidInput

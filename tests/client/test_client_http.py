@@ -23,7 +23,7 @@ from client.world import (
     serving,
 )
 from geoveil.client import Patience
-from geoveil.client.collector import HEADERS, Address, Network
+from geoveil.client.network import HEADERS, Address, Network
 from geoveil.errors import InvalidInput
 
 

@@ -25,8 +25,8 @@ from client.world import (
 )
 from geoveil.client import Device, Ledger, Patience, Unacknowledged
 from geoveil.client import collector as module
-from geoveil.client.collector import Answer
 from geoveil.client.ledger_book import Period
+from geoveil.client.network import Answer
 from geoveil.document.wire import MechanismDocument, served_levels, tag_of
 from geoveil.errors import GeoveilError, InvalidInput, RandomnessFailed
 from geoveil.position.position_certificate import Law

@@ -14,8 +14,8 @@ import pytest
 
 from client.world import CUT, NOW_S, PLACE, Collector, Eye, device, document, problem, refused
 from geoveil.client import Unacknowledged
-from geoveil.client.collector import Answer
 from geoveil.client.ledger_book import MIGRATIONS
+from geoveil.client.network import Answer
 from geoveil.document.slots import Slots
 from geoveil.document.wire import MechanismDocument
 from geoveil.errors import InvalidFile, Unsupported

@@ -23,8 +23,8 @@ from geoveil.channel.guarantee import BetweenPositions
 from geoveil.client import Charge, Ledger, Refused, ledger_book
 from geoveil.client import ledger as durable
 from geoveil.client.budget import Limits
-from geoveil.client.collector import Answer
 from geoveil.client.ledger_book import MIGRATIONS, MOST_STEPS, Period, Round, moved_on
+from geoveil.client.network import Answer
 from geoveil.position.whole_law import DRAW_BYTES
 from geoveil.randomness import SYSTEM, Randomness
 

@@ -18,8 +18,8 @@ import geoveil as gv
 from client.crashes import Crash, Machine, everything_in, on
 from client.world import CUT, NOW_S, Collector, device, document, problem
 from geoveil.client import Device, Refused, Unacknowledged, ledger_book
-from geoveil.client.collector import Answer
 from geoveil.client.ledger_book import Period, moved_on
+from geoveil.client.network import Answer
 from geoveil.document.wire import MechanismDocument
 from geoveil.position.whole_law import WholeLaw
 from geoveil.space.projection import TangentPlane

@@ -16,7 +16,7 @@ from client.world import CUT, LYON, NOW_S, PLACE, Collector, Eye, device, docume
 from geoveil.arrays import IntArray
 from geoveil.channel.words import NEARBY_KM, between_places
 from geoveil.client import Device, Ledger, Receipt, Unacknowledged
-from geoveil.client.collector import Answer
+from geoveil.client.network import Answer
 from geoveil.errors import InvalidInput
 from geoveil.position.whole_law import WholeLaw
 

@@ -17,7 +17,7 @@ import pytest
 
 import geoveil as gv
 from geoveil.client import Device, Ledger, Patience, Refused
-from geoveil.client.collector import Answer, Unreachable
+from geoveil.client.network import Answer, Unreachable
 from geoveil.document.wire import MechanismDocument, publish
 
 LYON = gv.Grid.from_box(south=45.74, west=4.81, north=45.78, east=4.87, cell_km=0.5)

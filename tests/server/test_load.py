@@ -11,7 +11,7 @@ from benchmarks.__main__ import main
 from benchmarks.load import Connection, Fleet, LoadFailed, LoadResult, Plan, run_load
 
 from geoveil.client import Refused
-from geoveil.client.collector import Address
+from geoveil.client.network import Address
 from geoveil.errors import InvalidInput
 from server.conftest import empty
 from server.live import Live

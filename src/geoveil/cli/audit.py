@@ -17,7 +17,7 @@ from geoveil.channel.words import rounded_down
 from geoveil.cli import choice, prior_file
 from geoveil.cli.console import Console, Screen, two_columns
 from geoveil.cli.options import machine_options
-from geoveil.client.collector import Address, Network, Unreachable
+from geoveil.client.network import Address, Network, Unreachable
 from geoveil.client.refusal import REASONS, Refused
 from geoveil.document.canonical import json_number
 from geoveil.document.saved import load_mechanism_and_claim, load_published

@@ -14,18 +14,11 @@ from geoveil.arrays import one_of, positive
 from geoveil.channel.guarantee import BetweenPositions
 from geoveil.channel.words import NEARBY_KM, between_places, explain_nearby
 from geoveil.client.budget import Limits, Spent, left_of, spent_in_words
-from geoveil.client.collector import (
-    Address,
-    Collector,
-    Network,
-    Patience,
-    Transport,
-    check_promise,
-    cost_of,
-)
+from geoveil.client.collector import Collector, Patience, check_promise, cost_of
 from geoveil.client.ledger import Ledger
 from geoveil.client.ledger_book import Again, Charge, Period, Round, day_of
 from geoveil.client.location import Beyond, Locate, Whereabouts, end_of_trip, in_words, whereabouts
+from geoveil.client.network import Address, Network, Transport
 from geoveil.client.refusal import Refused, Unacknowledged
 from geoveil.document.canonical import document_id
 from geoveil.document.wire import MechanismDocument

@@ -26,7 +26,8 @@ from geoveil.arrays import FloatArray, IntArray
 from geoveil.channel.guarantee import BetweenPositions
 from geoveil.channel.words import NEARBY_KM, explain, spend_in_words
 from geoveil.client import Device, Patience
-from geoveil.client.collector import Address, Collector, Network, check_promise
+from geoveil.client.collector import Collector, check_promise
+from geoveil.client.network import Address, Network
 from geoveil.demo.city import City, simulated_city
 from geoveil.document.wire import MechanismDocument, report_texts
 from geoveil.errors import GeoveilError
