@@ -144,21 +144,28 @@ def test_retry_after_is_read(after: str, path: Path) -> None:
     assert pauses == [{"seconds": 2.0, "date": 0.05}[after]]
 
 
-def test_a_certificate_nobody_vouches_for(path: Path, tmp_path: Path) -> None:
+def test_a_certificate_that_nobody_vouches_for_and_the_same_where_somebody_does(
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     openssl = shutil.which("openssl")
     if openssl is None:
         pytest.skip("openssl, which makes the certificate, is not installed")
     key, certificate = tmp_path / "key.pem", tmp_path / "certificate.pem"
     made = f"req -x509 -newkey rsa:2048 -nodes -subj /CN=localhost -keyout {key} -out {certificate}"
-    subprocess.run([openssl, *made.split()], check=True, capture_output=True)
+    named = "-addext subjectAltName=DNS:localhost"
+    subprocess.run([openssl, *made.split(), *named.split()], check=True, capture_output=True)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate, key)
     with serving(honest(document().served(), {})) as service:
         service.wrap(context)
         url = service.url.replace("http://127.0.0.1", "https://localhost")
         caught = refused(device(url, path).report, **PLACE)
-    assert caught.reason == "insecure"
-    assert service.requests == []
+        assert caught.reason == "insecure"
+        assert service.requests == []
+        monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
+        assert device(url, path).report(**PLACE).acknowledged
+        another = url.replace("localhost", "127.0.0.1")  # which it does not vouch for
+        assert refused(device(another, path).report, **PLACE).reason == "insecure"
 
 
 # -- addresses -----------------------------------------------------------------------------------
