@@ -143,7 +143,6 @@ def _save(story: Story, folder: Path) -> dict[str, str]:
 
 def _values(story: Story, files: dict[str, str]) -> dict[str, Any]:
     certificate, audit = story.certificate, story.audit
-    figures = ("mean_distance_km", "leakage_bits", "estimated_error_km")
     return {
         "people": story.people,
         "devices": story.devices,
@@ -160,7 +159,9 @@ def _values(story: Story, files: dict[str, str]) -> dict[str, Any]:
             {
                 "round": told.number,
                 "certified_epsilon_per_km": told.certificate.epsilon_per_km,
-                **{name: getattr(told, name) for name in figures},
+                "mean_distance_km": told.mean_distance_km,
+                "leakage_bits": told.leakage_bits,
+                "estimated_error_km": told.estimated_error_km,
             }
             for told in story.rounds
         ],

@@ -257,8 +257,9 @@ class Device:
         """Report from one place or from both ends of a trip; a text says what is wrong with one."""
         given = tuple(each for each in ends if isinstance(each, Whereabouts))
         try:
-            for wrong in [each for each in ends if isinstance(each, str)]:
-                raise InvalidInput(wrong)
+            for each in ends:
+                if isinstance(each, str):
+                    raise InvalidInput(each)
             if one_of("outside", outside, get_args(Beyond)) == "refuse":
                 warnings.warn(SILENCE_TELLS, stacklevel=3)
             return self._delivered(self._reported(given, outside))

@@ -163,9 +163,18 @@ class Ledger:
             tables.check(book, current, limits, now_s)
             promise, day = current.promise, tables.day_of(now_s)
             paid = (current.campaign, current.number, current.mechanism, report)
-            end = (None, None, None) if ended is None else ended
+            to_cell, to_lat, to_lng = (None, None, None) if ended is None else ended
             charge = Charge(
-                *paid, promise.epsilon_per_km, "sent", *drawn, "", day, promise.slack, slot, *end
+                *paid,
+                promise.epsilon_per_km,
+                "sent",
+                *drawn,
+                day=day,
+                slack_nats=promise.slack,
+                slot=slot,
+                to_cell=to_cell,
+                to_lat=to_lat,
+                to_lng=to_lng,
             )
             tables.add(book, charge)
             tables.move_on(book, current.campaign, period)

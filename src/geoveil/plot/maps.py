@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import PurePath
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -237,8 +237,10 @@ def _label_edges(axes: Axes, space: Space) -> None:
     """Degrees at the edges where the space has a map, else nothing: the scale bar says the size."""
     axes.tick_params(labelsize=7, length=2)
     try:
-        plane = cast(MapSpace, space).plane
-    except (AttributeError, Unsupported):
+        if not isinstance(space, MapSpace):
+            raise Unsupported(f"{space!r} has no map")
+        plane = space.plane
+    except Unsupported:
         axes.set_xticks([])
         axes.set_yticks([])
         return

@@ -180,9 +180,8 @@ class DelimitedReader(reader.TableReader):
         columns = [field.strip() for field in fields]
         others = [mark for mark in ";\t|" if mark in columns[0] and mark != self._delimiter]
         if len(columns) == 1 and others:
-            mark = (
-                "tab" if others[0] == "\t" else repr(others[0])
-            )  # in the quotes that a shell needs
+            # in the quotes that a shell needs
+            mark = "tab" if others[0] == "\t" else repr(others[0])
             raise InvalidFile(
                 f"{self.name} seems to part its fields by {others[0]!r}, not {self._delimiter!r}; "
                 f"give --delimiter {mark}: {list_columns(columns)}"
