@@ -172,6 +172,8 @@ def test_best_of_measures_and_takes_turns() -> None:
     works = clock.work(0.25, "quick"), clock.work(2.0, "slow")
     assert best_of(*works, repeats=3, clock=clock) == [0.25, 2.0]
     assert clock.order[1:] == ["quick", "slow"] * 4
+    brief = clock.work(1 / 256)
+    assert best_of(brief, repeats=2, clock=lambda: math.floor(64 * clock()) / 64) == [1 / 256]
 
 
 def test_figures_of_each_kind(monkeypatch: pytest.MonkeyPatch) -> None:
