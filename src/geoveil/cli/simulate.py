@@ -252,6 +252,8 @@ def _crowd(
     """People in these cells with the habits asked for."""
     everybody = options["everybody"].replace("-", " ")
     fake_cell = _middle(grid) if options["fake_cell"] is None else options["fake_cell"]
+    if fake_cell >= grid.size:
+        raise click.UsageError(f"--fake-cell ({fake_cell}) must be below {grid.size}, the cells")
     habits = (everybody, options["churn"], options["fakes"], fake_cell)
     shares: tuple[float, ...] = ()
     if options["choices"] is not None:  # in the order of the promises, from the strongest on
