@@ -6,7 +6,7 @@ import csv
 import gzip
 import os
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
@@ -49,22 +49,15 @@ class DataFolder:
     path: Path = field(default_factory=default_folder)
 
     def check_ins(self, name: str) -> CheckIns:
-        """The check-ins of ``name.csv.gz`` or ``name.csv``: columns lat, lon and, if there, user, count."""
-        rows = self._rows(name)
-        if not rows or not {"lat", "lon"} <= set(rows[0]):
-            raise InvalidFile(f"{name}.csv must have the columns lat and lon, and rows")
-        try:
-            times = np.array([int(row.get("count") or 1) for row in rows])
-            lat, lng = (np.array([float(row[key]) for row in rows]) for key in ("lat", "lon"))
-            users = [int(row["user"]) for row in rows] if "user" in rows[0] else []
-        except (TypeError, ValueError):
-            raise InvalidFile(f"{name}.csv must hold numbers in every row") from None
-        user = np.repeat(np.array(users, np.int64), times[: len(users)])
-        return CheckIns(np.repeat(lat, times), np.repeat(lng, times), user)
+        """The check-ins of ``name.csv.gz`` or ``name.csv``: columns lat, lon and, if there, user, count.
+
+        Each file is read once: most experiments of a paper ask for the same city.
+        """
+        return _check_ins(self, name)
 
     def visits(self, name: str) -> tuple[IntArray, IntArray]:
         """Who was where, for every visit: the columns user and place, as codes."""
-        rows = self._rows(name)
+        rows = self.rows(name)
         try:
             users, places = (
                 np.array([int(row[key]) for row in rows], np.int64) for key in ("user", "place")
@@ -73,7 +66,8 @@ class DataFolder:
             raise InvalidFile(f"{name}.csv must have whole numbers as user and place") from None
         return users, places
 
-    def _rows(self, name: str) -> list[dict[str, str]]:
+    def rows(self, name: str) -> list[dict[str, str]]:
+        """The rows of ``name.csv.gz`` or ``name.csv``, each by the names of its columns."""
         openers: dict[str, Any] = {".csv.gz": gzip.open, ".csv": open}
         for ending, opened in openers.items():
             path = self.path / f"{name}{ending}"
@@ -84,6 +78,24 @@ class DataFolder:
             f"{name}.csv.gz is not in {self.path}; name its folder with GEOVEIL_DATA or --data "
             "(docs/privic.md says what it holds and where it comes from)"
         )
+
+
+@cache
+def _check_ins(folder: DataFolder, name: str) -> CheckIns:
+    rows = folder.rows(name)
+    if not rows or not {"lat", "lon"} <= set(rows[0]):
+        raise InvalidFile(f"{name}.csv must have the columns lat and lon, and rows")
+    try:
+        times = np.array([int(row.get("count") or 1) for row in rows])
+        lat, lng = (np.array([float(row[key]) for row in rows]) for key in ("lat", "lon"))
+        users = [int(row["user"]) for row in rows] if "user" in rows[0] else []
+    except (TypeError, ValueError):
+        raise InvalidFile(f"{name}.csv must hold numbers in every row") from None
+    user = np.repeat(np.array(users, np.int64), times[: len(users)])
+    made = CheckIns(np.repeat(lat, times), np.repeat(lng, times), user)
+    for each in (made.lat, made.lng, made.user):
+        each.setflags(write=False)  # all who ask share them
+    return made
 
 
 # --- The two cities as the papers cut them: cells in degrees, distances in cells of half a kilometre
