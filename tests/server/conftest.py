@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable, Coroutine, Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -12,6 +13,8 @@ import httpx
 import pytest
 
 from databases import postgres
+from geoveil.arrays import uniform
+from geoveil.campaign import positional_design
 from geoveil.server.apart import Calculator
 from geoveil.server.app import Application, Service
 from geoveil.server.logs import Log
@@ -101,6 +104,23 @@ class InProcess:
     async def _close(self) -> None:
         await self.client.aclose()
         await self.service.stop(5.0)
+
+
+@cache
+def _for_everybody(make: Callable[..., Any]) -> Callable[..., Any]:
+    def again(space: Any, prior: Any, *promise: Any) -> Any:
+        made = make(space, uniform(space.size), *promise)
+        made.prior = prior
+        return made
+
+    return again
+
+
+@pytest.fixture
+def one_design(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every round has the weights of the first, whatever the map says: for tests that are not about them."""
+    make = _for_everybody(positional_design._promising)
+    monkeypatch.setattr(positional_design, "_promising", make)
 
 
 @pytest.fixture

@@ -9,16 +9,16 @@ import pytest
 
 from geoveil.document.wire import MechanismDocument
 from geoveil.server.campaigns import QUEUED_S, Campaigns
-from geoveil.server.conclusion import conclude
 from geoveil.server.trusted_clock import CERTAIN_S, JUMP_S, SETTLE_S, TrustedClock
 from geoveil.server.worker import Jobs
 from geoveil.store import Store, copy_store, open_store, restore_backup, write_backup
-from server.rounds_support import HOUR, NOON, City, campaign_settings
+from server.rounds_support import HOUR, NOON, City, campaign_settings, concluded
 from store.devices import kept_ids
 from store.memory import MemoryStore
 
 YEAR = 31_557_600
 YEARS = pytest.mark.parametrize("wrong_s", [10 * YEAR, -10 * YEAR])
+pytestmark = pytest.mark.usefixtures("one_design")
 
 
 class Machine:
@@ -116,7 +116,7 @@ class Town(City):
             for closing in self.campaigns.tick():
                 if not self.campaigns.clock.in_doubt:
                     work = Jobs(self.campaigns).work(closing)
-                    Jobs(self.campaigns).publish(work, conclude(work))
+                    Jobs(self.campaigns).publish(work, concluded(work))
 
     def usable(self) -> MechanismDocument:
         """The mechanism as a device with a right clock gets it, and a report that counts under it."""
@@ -189,7 +189,7 @@ def test_an_estimate_that_waits_over_a_wrong_clock_opens_a_round_of_now(wrong_s:
     town.report(100)
     town.campaigns.close("paris")
     (closing,) = town.campaigns.tick()
-    conclusion = conclude(Jobs(town.campaigns).work(closing))
+    conclusion = concluded(Jobs(town.campaigns).work(closing))
     assert Jobs(town.campaigns).claim(closing, for_s=60)
     town.machine.wrong_s = 0
     town.campaigns.clock()

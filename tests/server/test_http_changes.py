@@ -17,6 +17,7 @@ from server.live import LYON, Live, new_id
 from server.test_http_problems import assert_problem
 
 CAMPAIGN = "/api/campaigns/lyon"
+pytestmark = pytest.mark.usefixtures("one_design")
 
 
 def change(service: InProcess, **changes: Any) -> Any:

@@ -22,6 +22,7 @@ from server.uploads import Ledger, Uploader, send_again, stored
 from store.memory import MemoryStore
 
 REPORTS = "/api/campaigns/lyon/reports"
+pytestmark = pytest.mark.usefixtures("one_design")
 
 
 class Gated(MemoryStore):

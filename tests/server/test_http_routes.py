@@ -24,6 +24,7 @@ from server.live import LYON, cells_of, new_id
 from store.memory import MemoryStore
 
 CAMPAIGN = "/api/campaigns/lyon"
+pytestmark = pytest.mark.usefixtures("one_design")
 
 
 def send(service: InProcess, number: int, campaign: str = "lyon") -> None:

@@ -26,6 +26,7 @@ SLOTTED = {
 }  # fmt: skip
 REPORTS = "/api/campaigns/hours/reports"
 ESTIMATE = "/api/campaigns/hours/estimate"
+pytestmark = pytest.mark.usefixtures("one_design")
 
 
 def send(service: InProcess, numbers: dict[int, int]) -> None:

@@ -79,7 +79,8 @@ def test_library_and_service_agree_bit_for_bit(
     city = City(campaign_settings(camouflage=0.7, **changed))
     campaign = library_campaign(city)
     raised = []
-    for people, fakes in ((2000, 120), (900, 0), (600, 0)):
+    # a third round remembers what a second one remembered: asked of one that is resumed
+    for people, fakes in ((2000, 120), (900, 0), (600, 0))[: 3 if resumed else 2]:
         assert mechanism_of(city) == campaign.mechanism
         record = city.campaigns.mechanism("paris")
         cells = city.report(people)

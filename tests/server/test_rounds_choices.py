@@ -48,6 +48,7 @@ def closed(city: City) -> dict[str, Any]:
     return city.estimated()
 
 
+@pytest.mark.usefixtures("one_design")
 def test_all_levels_are_one_answer_that_devices_read() -> None:
     city = offering()
     record = city.campaigns.mechanism("paris")
@@ -62,6 +63,7 @@ def test_all_levels_are_one_answer_that_devices_read() -> None:
         assert found.number == 1
 
 
+@pytest.mark.usefixtures("one_design")
 def test_the_estimate_pools_the_promises_and_says_what_each_gave() -> None:
     city = offering()
     report(city, {1.0: 500, 2.0: 400})
@@ -82,6 +84,7 @@ def test_the_estimate_pools_the_promises_and_says_what_each_gave() -> None:
     assert city.campaigns.state("paris")["choices"] == body["choices"]
 
 
+@pytest.mark.usefixtures("one_design")
 def test_a_promise_that_few_chose_is_used_and_not_told() -> None:
     city = offering()
     report(city, {1.0: 3, 2.0: 200})
@@ -109,6 +112,7 @@ def test_a_choice_that_depends_on_the_place_is_remembered_and_regions_have_its_i
     assert closed(city)["choices"]["dependent"] is True
 
 
+@pytest.mark.usefixtures("one_design")
 def test_the_same_closing_gives_the_same_bytes() -> None:
     city = offering()
     report(city, {1.0: 200, 2.0: 100})
@@ -119,6 +123,7 @@ def test_the_same_closing_gives_the_same_bytes() -> None:
     assert once.following == again.following
 
 
+@pytest.mark.usefixtures("one_design")
 def test_late_reports_and_renewed_rounds_keep_their_level() -> None:
     city = offering()
     report(city, {1.0: 60, 2.0: 50})

@@ -24,6 +24,7 @@ from server.rounds_support import City, campaign_settings
 
 NIGHT_AND_DAY = OwnSlots(every="day", names=("night", "day", "evening"), starts=(0, 360, 1080))
 ZONE = "Europe/Paris"
+pytestmark = pytest.mark.usefixtures("one_design")
 
 
 def slotted(**changed: Any) -> City:

@@ -51,7 +51,15 @@ from geoveil.server.worker import (
     Worker,
 )
 from geoveil.store import ClosingRecord, Store, StoreFailed
-from server.rounds_support import HOUR, NOON, City, Clock, campaign_settings, raises_problem
+from server.rounds_support import (
+    HOUR,
+    NOON,
+    City,
+    Clock,
+    campaign_settings,
+    concluded,
+    raises_problem,
+)
 from store.memory import MemoryStore, open_any
 
 PATIENCE_S = 300.0
@@ -100,7 +108,7 @@ class Here(Estimator):
     def conclude(self, work: Work, **asked: Any) -> Conclusion:
         assert self.gate.wait(PATIENCE_S)
         try:
-            return conclude(work)
+            return concluded(work)
         except InvalidFile as problem:
             raise CalculationFailed(trace_of(problem)) from None
 
@@ -113,17 +121,40 @@ def here(city: City) -> Iterator[Watched]:
     assert made.worker.stop(PATIENCE_S)
 
 
-@pytest.fixture
-def city() -> City:
-    """A town of few cells: nothing here is about its map."""
-    return City(campaign_settings(cell_km=2.0))
+TOWN = campaign_settings(cell_km=2.0)
+"""Few cells: nothing here is about its map."""
 
 
 @pytest.fixture
-def watched(city: City) -> Iterator[Watched]:
-    made = Watched(city.campaigns)
+def city(one_design: None) -> City:
+    """A town whose mechanisms do not matter."""
+    return City(TOWN)
+
+
+@pytest.fixture(scope="module")
+def process() -> Iterator[Estimator]:
+    """A process for all tests that leave it as they found it, or dead: to start one takes a second."""
+    made = Estimator()
     yield made
-    assert made.worker.stop(PATIENCE_S)
+    made.stop()
+    made.close()
+
+
+@pytest.fixture
+def town() -> City:
+    """Another, where the process and this one must design the same."""
+    return City(TOWN)
+
+
+@pytest.fixture
+def watched(town: City, process: Estimator) -> Iterator[Watched]:
+    made = Watched(town.campaigns, process)
+    yield made
+    for lane in made.worker._lanes:
+        lane.queue.put(None)
+        assert lane.thread is not None
+        lane.thread.join(PATIENCE_S)
+        assert not lane.thread.is_alive()
 
 
 SQLITE, POSTGRES = "sqlite:///{}/geoveil.db", "postgresql:"
@@ -142,47 +173,47 @@ def closed(city: City, reports: int = 200) -> ClosingRecord:
 
 
 def test_a_killed_process_is_started_again_and_the_result_is_the_same(
-    city: City, watched: Watched
+    town: City, watched: Watched
 ) -> None:
-    work = closed(city)
-    expected = conclude(Jobs(city.campaigns).work(work))
+    work = closed(town)
+    expected = conclude(Jobs(town.campaigns).work(work))
     assert watched.worker.submit(work)
     assert watched.next() == "estimate-made"
     first = watched.worker.pid
     assert first not in (None, os.getpid())
-    assert city.campaigns.estimate("paris").body == expected.body
-    city.wait(2)
+    assert town.campaigns.estimate("paris").body == expected.body
+    town.wait(2)
 
-    work = closed(city)
-    expected = conclude(Jobs(city.campaigns).work(work))
+    work = closed(town)
+    expected = conclude(Jobs(town.campaigns).work(work))
     assert first is not None
     os.kill(first, signal.SIGSTOP)  # so that it is killed before it answers, not after
     assert watched.worker.submit(work)
     os.kill(first, signal.SIGKILL)
     assert watched.next() == "estimator-lost"
     with raises_problem("no-estimate-yet"):
-        city.campaigns.estimate("paris", 2)
-    city.report(10)  # uploads go on; the closing keeps its counts
-    (again,) = city.campaigns.tick()
+        town.campaigns.estimate("paris", 2)
+    town.report(10)  # uploads go on; the closing keeps its counts
+    (again,) = town.campaigns.tick()
     assert watched.worker.submit(again)
     assert watched.next() == "estimate-made"
     assert watched.worker.pid not in (None, first)
-    assert city.campaigns.estimate("paris", 2).body == expected.body
-    assert city.store.rounds("paris")[-1].document == expected.following.document
+    assert town.campaigns.estimate("paris", 2).body == expected.body
+    assert town.store.rounds("paris")[-1].document == expected.following.document
     assert watched.worker.waiting == 0
 
 
 def test_a_signal_to_all_processes_of_the_service_ends_no_estimate(
-    city: City, watched: Watched
+    town: City, watched: Watched
 ) -> None:
-    assert watched.worker.submit(closed(city))
+    assert watched.worker.submit(closed(town))
     assert watched.next() == "estimate-made"
     process = watched.worker.pid
     assert process is not None
-    city.wait(2)
+    town.wait(2)
     os.kill(process, signal.SIGTERM)  # as systemd stops a service, and a terminal with Ctrl-C
     os.kill(process, signal.SIGINT)
-    work = closed(city)
+    work = closed(town)
     assert watched.worker.submit(work)
     assert watched.next() == "estimate-made"
     assert watched.worker.pid == process
@@ -243,6 +274,7 @@ def taken_over_s(city: City, uptime: Clock, other: Callable[[], object] = lambda
         assert watched.worker.stop(PATIENCE_S)
 
 
+@pytest.mark.usefixtures("one_design")
 @pytest.mark.parametrize(
     ("address", "set_s"),
     [
@@ -257,7 +289,7 @@ def test_a_claim_of_the_dead_is_taken_over_in_a_minute_whatever_became_of_the_cl
     address: str, set_s: float, tmp_path: Path
 ) -> None:
     city, uptime = (
-        City(campaign_settings(cell_km=2.0), store=opened(address, tmp_path)),
+        City(TOWN, store=opened(address, tmp_path)),
         Clock(100.0),
     )
     assert Jobs(city.campaigns).claim(closed(city), for_s=CLAIM_S)
@@ -267,6 +299,7 @@ def test_a_claim_of_the_dead_is_taken_over_in_a_minute_whatever_became_of_the_cl
     city.store.close()
 
 
+@pytest.mark.usefixtures("one_design")
 @pytest.mark.parametrize(
     ("address", "set_s"),
     [
@@ -280,7 +313,7 @@ def test_a_claim_of_the_dead_is_taken_over_in_a_minute_whatever_became_of_the_cl
 def test_a_claim_of_the_living_is_left_to_them_whatever_their_clock_says(
     address: str, set_s: float, tmp_path: Path
 ) -> None:
-    city, theirs = City(campaign_settings(cell_km=2.0), store=opened(address, tmp_path)), Clock()
+    city, theirs = City(TOWN, store=opened(address, tmp_path)), Clock()
     work, other = closed(city), Jobs(Campaigns(city.store, clock=theirs))
     held = [other.claim(work, for_s=CLAIM_S)]
 
@@ -308,9 +341,10 @@ class Slow(Here):
         return super().conclude(work)
 
 
+@pytest.mark.usefixtures("one_design")
 @pytest.mark.parametrize("address", ["memory:", "sqlite:///{}/geoveil.db"])
 def test_a_claim_outlives_the_longest_estimate(address: str, tmp_path: Path) -> None:
-    city = City(campaign_settings(cell_km=2.0), store=open_any(address.format(tmp_path)))
+    city = City(TOWN, store=open_any(address.format(tmp_path)))
     work = closed(city)
     other, taken = Campaigns(city.store, clock=city.clock), []
     slow = Slow(city.clock, lambda: taken.append(Jobs(other).claim(work, for_s=CLAIM_S)))
@@ -348,7 +382,7 @@ def test_an_estimate_that_cannot_be_finished_is_published_and_says_what_it_lacks
     city: City, parts: int, missing: list[str]
 ) -> None:
     work = closed(city)
-    whole = conclude(Jobs(city.campaigns).work(work))
+    whole = concluded(Jobs(city.campaigns).work(work))
     watched = Watched(city.campaigns, Unfinished(parts))
     assert watched.worker.submit(work)
     assert [watched.next(), watched.next()] == ["estimate-unfinished", "estimate-made"]
@@ -380,7 +414,7 @@ def test_a_large_campaign_keeps_no_small_one_waiting(city: City) -> None:
                 raise EstimatorLate("an estimate must be made in time")
             if work.campaign == "paris":
                 assert self.gate.wait(PATIENCE_S)
-            return conclude(work)
+            return concluded(work)
 
     estimator = Late()
     estimator.gate.clear()
@@ -416,7 +450,7 @@ def test_an_estimate_of_many_cells_keeps_no_long_one_and_no_preparation_waiting(
                 return prepare(work)
             if campaign == "lyon" and asked["limit_s"] <= QUICK_S:
                 raise EstimatorLate("an estimate must be made in time")
-            return super().conclude(work) if campaign == "paris" else conclude(work)
+            return super().conclude(work) if campaign == "paris" else concluded(work)
 
     monkeypatch.setattr(Work, "large", property(lambda work: work.campaign == "paris"))
     estimator = Busy()
@@ -477,6 +511,7 @@ def test_an_estimate_that_always_fails_is_given_up_and_the_campaign_goes_on(city
     assert watched.worker.stop(PATIENCE_S)
 
 
+@pytest.mark.usefixtures("one_design")
 @pytest.mark.parametrize(
     ("address", "clock_s"),
     [(SQLITE, 60), (POSTGRES, -HOUR), ("memory:", -YEAR), ("memory:", YEAR)],
@@ -504,7 +539,7 @@ def test_a_campaign_at_its_end_stays_there_when_a_round_before_is_given_up(
         if given_up:
             assert jobs.give_up(failing)
         else:
-            assert jobs.publish(work, conclude(work))
+            assert jobs.publish(work, concluded(work))
         assert jobs.work(last).last
         for _ in range(2):
             city.wait(2)
@@ -774,22 +809,27 @@ def test_a_failure_is_an_error_in_the_log_with_its_place_and_counted(city: City)
     assert "/" not in "".join(lost["where"])
 
 
-def test_stopping_does_not_wait_for_an_estimate(city: City) -> None:
-    watched = Watched(city.campaigns)
-    assert watched.worker.submit(closed(city))
+def test_stopping_does_not_wait_for_an_estimate(
+    town: City, watched: Watched, process: Estimator
+) -> None:
+    assert watched.worker.submit(closed(town))
     assert watched.next() == "estimate-made"
     pid = watched.worker.pid
     assert pid is not None
-    city.wait(2)
+    town.wait(2)
     os.kill(pid, signal.SIGSTOP)  # it will never answer
-    assert watched.worker.submit(closed(city))
+    watched.worker._quick.limit_s = 2 * PATIENCE_S  # and nothing but a stop will end it
+    assert watched.worker.submit(closed(town))
+    while not town.store.closings()[0].claimed_until_s:  # until it is being worked on
+        time.sleep(0.001)
     assert watched.worker.stop(PATIENCE_S)
     assert watched.worker.pid is None
+    process.over = False  # the next test may start another
     with pytest.raises(ProcessLookupError):
         os.kill(pid, 0)
-    (left,) = city.campaigns.tick()
+    (left,) = town.campaigns.tick()
     assert left.round == 2
-    assert Jobs(city.campaigns).claim(
+    assert Jobs(town.campaigns).claim(
         left, for_s=60
     )  # given back, so that a restart begins at once
 
@@ -827,14 +867,15 @@ def test_the_process_does_not_outlive_a_killed_server(tmp_path: Path) -> None:
     assert int(ended.stdout) > 0
 
 
-LATE = campaign_settings(mechanism_hours=1.0, grace_hours=0.5)
+LATE = campaign_settings(cell_km=2.0, mechanism_hours=1.0, grace_hours=0.5)
 
 
+@pytest.mark.usefixtures("one_design")
 @pytest.mark.parametrize("late_s", [0, HOUR // 2])
 def test_a_round_that_opens_in_time_has_the_document_of_its_closing(late_s: int) -> None:
     city = City(LATE)
     work = Jobs(city.campaigns).work(closed(city))
-    conclusion = conclude(work)
+    conclusion = concluded(work)
     city.wait(late_s)
     assert Jobs(city.campaigns).publish(work, conclusion)
     assert conclusion.following is not None
@@ -842,11 +883,12 @@ def test_a_round_that_opens_in_time_has_the_document_of_its_closing(late_s: int)
     assert opened == replace(conclusion.following, opened_at_s=NOON + late_s)
 
 
+@pytest.mark.usefixtures("one_design")
 @pytest.mark.parametrize("late_s", [HOUR // 2 + 1, HOUR + 1, 100 * HOUR])
 def test_a_round_that_opens_late_lives_as_long_as_any(late_s: int) -> None:
     city = City(LATE)
     work = Jobs(city.campaigns).work(closed(city))
-    conclusion = conclude(work)
+    conclusion = concluded(work)
     city.wait(late_s)
     elsewhere = MemoryStore()
     with city.store.snapshot() as everything:
