@@ -16,6 +16,8 @@ Made = TypeVar("Made")
 
 _AIM = 0.25
 """Where in the tolerance the search aims, counted from zero: what misses it by a little is safe."""
+_LOOKS = 4
+"""For so many evaluations at most a law of the excess is believed."""
 
 
 @dataclass(frozen=True)
@@ -49,6 +51,7 @@ def safe_root(
     stride: float = math.log(2),
     growth: float = 2.0,
     linear: bool = False,
+    power: float | None = None,
     end_excess: Callable[[], float] | None = None,
 ) -> Trial[Made]:
     """The trial nearest to where ``excess(build(x))`` crosses zero among those where it is at most zero.
@@ -59,7 +62,8 @@ def safe_root(
     its unsafe end is the answer. Where nothing is safe, :class:`NeverSafe` is raised after one look at
     the safe end; ``end_excess()`` is asked instead where building there takes long.
     The excess should be relative: values beyond ±1 count as ±1, and NaN as unsafe. Lengths (``step`` and
-    ``stride``) are those of log x, or of x itself where ``linear``.
+    ``stride``) are those of log x, or of x itself where ``linear``. Where the excess is known to be about
+    (x/x₀)^``power`` − 1, with x₀ unknown, that is believed for a few looks, each mended by the last two.
     Cost: strides from ``stride`` on, each ``growth`` times the last, until there is a bracket; then Brent's
     method.
 
@@ -68,6 +72,8 @@ def safe_root(
     True
     """
     search = _Search(build, excess, tolerance, linear)
+    if power is not None:
+        start = search.aim(start, within, power)
     at, unsafe = search.begin(start, within[1], end_excess)
     stride = math.copysign(stride, within[1] - within[0])  # towards the safe end
     while not search.value(at) <= 0:
@@ -107,6 +113,28 @@ class _Search(Generic[Made]):
             if self._values[at] <= 0:
                 self.safe = Trial(at, made, self._values[at])
         return self._values[at]
+
+    def aim(
+        self, start: Sequence[float], within: tuple[float, float], power: float
+    ) -> Sequence[float]:
+        """``start`` after a few steps of the secant method: the latest places on both sides, if known."""
+        at, before = start[0], None
+        sides: dict[bool, float] = {}  # by whether they are safe
+        for _ in range(_LOOKS):
+            value = self.value(at)
+            sides[value <= 0] = at
+            if -self._tolerance <= value <= 0 or not -1 < value < math.inf:
+                break
+            here = math.log(at), math.log1p(value)
+            if before is not None:
+                found = (here[1] - before[1]) / (here[0] - before[0])
+                power = min(max(found, power / 2), 2 * power)
+            before, wanted = here, math.log1p(-_AIM * self._tolerance)
+            at = self.moved(at, (wanted - here[1]) / power, within)
+            if at in self._values:
+                break
+        unsafe = [sides[False]] if False in sides else []
+        return [*unsafe, *([sides[True]] if True in sides else start[1:])]
 
     def begin(
         self, start: Sequence[float], safe_end: float, end_excess: Callable[[], float] | None

@@ -16,7 +16,11 @@ LEAST, MOST = 1e-6, 1e6
 
 
 def _solved(
-    excess: Callable[[float], float], start: list[float], *, rising: bool = True, **options: float
+    excess: Callable[[float], float],
+    start: list[float],
+    *,
+    rising: bool = True,
+    **options: float | None,
 ) -> tuple[Trial[float], list[float]]:
     """The answer for a function of x itself, and every x that was evaluated."""
     tried: list[float] = []
@@ -52,14 +56,34 @@ def test_smooth_functions_are_met_to_the_tolerance_in_few_evaluations(root, star
 
 
 @given(
+    root=st.floats(1e-3, 1e3),
+    start=st.floats(0.4, 2.5),
+    power=st.floats(0.8, 1.3),
+    end=st.sampled_from([LEAST, 1e-3]),
+)
+def test_a_law_that_is_nearly_right_takes_four_evaluations(root, start, power, end):
+    found, tried = _solved(
+        lambda x: (x / root) ** power - 1, [root * start, end], tolerance=1e-3, power=1.0
+    )
+    assert -1e-3 <= found.excess <= 0
+    assert found.at == tried[-1]
+    assert len(tried) <= 4
+
+
+LAWS = st.sampled_from([None, 1.0, 0.1])
+"""What is believed of functions that follow no such law."""
+
+
+@given(
     jump=st.floats(1e-5, 1e5),
     below=st.one_of(st.floats(-1e9, -1e-3), st.just(-math.inf)),
     above=st.one_of(st.floats(1e-9, 1e9), st.just(math.inf), st.just(math.nan)),
     start=st.floats(LEAST, MOST),
+    law=LAWS,
 )
-@example(jump=1.0, below=-math.inf, above=math.nan, start=1.0)
-def test_a_jump_is_found_to_the_step_whatever_its_heights(jump, below, above, start):
-    found, tried = _solved(lambda x: below if x <= jump else above, [start], step=1e-9)
+@example(jump=1.0, below=-math.inf, above=math.nan, start=1.0, law=1.0)
+def test_a_jump_is_found_to_the_step_whatever_its_heights(jump, below, above, start, law):
+    found, tried = _solved(lambda x: below if x <= jump else above, [start], step=1e-9, power=law)
     assert found.at <= jump <= found.at * math.exp(2e-9)
     assert len(tried) <= 120
 
@@ -68,14 +92,15 @@ def test_a_jump_is_found_to_the_step_whatever_its_heights(jump, below, above, st
     edges=st.lists(st.floats(1e-5, 1e5), min_size=1, max_size=6, unique=True).map(sorted),
     start=st.floats(LEAST, MOST),
     target=st.integers(0, 5),
+    law=LAWS,
 )
-def test_a_staircase_ends_on_its_last_safe_step(edges, start, target):
+def test_a_staircase_ends_on_its_last_safe_step(edges, start, target, law):
     """Plateaus: the function only ever takes whole values."""
 
     def excess(x: float) -> float:
         return float(sum(x > edge for edge in edges) - target)
 
-    found, _ = _solved(excess, [start], step=1e-9)
+    found, _ = _solved(excess, [start], step=1e-9, power=law)
     assert found.excess <= 0
     if target < len(edges):
         assert excess(found.at * math.exp(2e-9)) > 0 or found.excess == 0
@@ -88,12 +113,13 @@ def test_a_staircase_ends_on_its_last_safe_step(edges, start, target):
     wave=st.floats(0.1, 20.0),
     root=st.floats(1e-3, 1e3),
     start=st.floats(1e-4, 1e4),
+    law=LAWS,
 )
-def test_what_is_not_monotone_is_still_safe(depth, wave, root, start):
+def test_what_is_not_monotone_is_still_safe(depth, wave, root, start, law):
     def excess(x: float) -> float:
         return math.log(x / root) + depth * math.sin(wave * math.log(x))
 
-    found, _ = _solved(excess, [start])
+    found, _ = _solved(excess, [start], power=law)
     assert found.excess == excess(found.at) <= 0
 
 

@@ -320,6 +320,7 @@ def _promising(
             betas or [epsilon, epsilon / 2],
             within=(epsilon * _RANGE, epsilon / _RANGE),
             tolerance=CLOSE,
+            power=None if betas else 1.0,
         ).made
     return _described(mechanism, mechanism.prior, epsilon)
 

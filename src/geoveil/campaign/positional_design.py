@@ -142,7 +142,7 @@ def _promising(
         designed = _by_estimates(build, excess, epsilon_per_km, start[0])
     else:
         within = epsilon_per_km * _RANGE, epsilon_per_km / _RANGE
-        designed = safe_root(build, excess, start, within=within, tolerance=CLOSE).made
+        designed = safe_root(build, excess, start, within=within, tolerance=CLOSE, power=1.0).made
     slack = designed.law.slack_at(epsilon_per_km)
     designed = promising(designed, BetweenPositions(epsilon_per_km, slack))
     designed.prior = prior
