@@ -11,12 +11,13 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 import scipy
 
-from geoveil.arrays import ArrayLike, ByParts, FloatArray, IntArray
+from geoveil.arrays import ArrayLike, ByParts, FloatArray, IntArray, frozen
 from geoveil.channel.channel import Tally, inverse_distribution
 from geoveil.channel.guarantee import Promising
 from geoveil.channel.truncated import Tables, TruncatedLattice, summed_tables
@@ -271,10 +272,11 @@ def noise_tables(
     return summed_tables(*shape, math.ceil(knots[-1]) + 1, integrals.row)
 
 
+@lru_cache(64)
 def _gauss(nodes: int) -> tuple[FloatArray, FloatArray]:
     """Nodes and weights of Gauss–Legendre on [0, 1]."""
     points, weights = np.polynomial.legendre.leggauss(nodes)
-    return (points + 1) / 2, weights / 2
+    return frozen((points + 1) / 2), frozen(weights / 2)
 
 
 @dataclass(frozen=True)
