@@ -35,8 +35,9 @@ _MOST_STEPS, _WARM_STEPS = 500, 3
 _BARELY, _NOBODY, _LEAST_HONEST = 1e-12, 1e-6, 1e-9
 """What every unknown gets where a fit starts from the last one, since nothing comes back from zero: less than
 Newton's method counts as nothing; or, where next to nobody was honest, so much that somebody may be."""
-_DROP_TOLERANCE = 0.02
-"""A bound lies where the log-likelihood has dropped by what it should, or this share more."""
+_DROP_TOLERANCE, _JUMP = 0.02, 1e-4
+"""A bound lies where the log-likelihood has dropped by what it should, or this share more; or by more still
+where λ, larger by this part, would let it drop by too little: it jumps there."""
 _PLAIN, _LEAVING = 6, 8
 """Products of a step without Newton's method, of all unknowns and reports; and the first steps of a fit from
 nowhere, in which places that nobody is at have not left yet."""
@@ -310,12 +311,12 @@ class MapAndFakes:
         near, fewest = _DROP_TOLERANCE, self.honest
         if above(fewest) < 0:
             fewest = safe_root(
-                self.fit, above, [0.3], within=(_LEAST_PRICE, _MOST_PRICE), tolerance=near,
+                self.fit, above, [0.3], within=(_LEAST_PRICE, _MOST_PRICE), tolerance=near, step=_JUMP,
                 end_excess=lambda: -1.0,  # at such a price nothing is fake
             ).made  # fmt: skip
         try:
             within = _LEAST_PRICE, _MOST_GIFT
-            most = safe_root(given, above, [0.1], within=within, tolerance=near).made
+            most = safe_root(given, above, [0.1], within=within, tolerance=near, step=_JUMP).made
         except NeverSafe:  # honest people need not have sent any of them
             most = given(_MOST_GIFT)
         return FakesRange(fewest, likeliest, most)
