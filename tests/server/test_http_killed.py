@@ -11,7 +11,7 @@ import threading
 import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
 
@@ -81,7 +81,7 @@ def kill_again_and_again(
 
 def test_an_acknowledged_report_survives_a_killed_process(tmp_path: Path) -> None:
     with Live(tmp_path) as server:
-        kill_again_and_again(server, kills=2, acknowledged=400, batch=3)
+        kill_again_and_again(server, kills=1, acknowledged=200, batch=3)
 
 
 @pytest.mark.slow
@@ -143,9 +143,8 @@ def test_one_id_counts_once_however_often_it_comes(live: Live) -> None:
     live.stop(CLOSED_TERMINAL)
     assert live.code == 0
     assert json.loads(live.log.read_text().splitlines()[-1])["event"] == "stopped"
-    live.start()
-    assert send(0) == 200
-    live.stop()
+    with closing(open_store(live.database, create=False)) as store:  # as the next start does
+        assert store.add([Upload(campaign, 1, bytes.fromhex(report[0][0]), 3)]) == [False]
     assert stored(live.database, campaign) == {3: 1}
 
 
@@ -184,29 +183,27 @@ def test_stopping_under_load_is_quick_and_loses_nothing(
         campaign = server.kept_campaign()
         mechanism = server.mechanism(campaign)
         ledger = Ledger()
-        for number in (signal.SIGTERM, signal.SIGKILL):
-            seconds = stop_under_load(server, number, campaign, mechanism, ledger)
-            if number == signal.SIGTERM:
-                assert server.code == 0
-                assert '"stopped"' in server.log.read_text()
-            assert not Counter(ledger.counted.values()) - stored(server.database, campaign)
-            began = time.perf_counter()
-            server.start()
-            with server.client() as client:
-                assert client.get("/readyz").json() == {"status": "ready"}
-            ready = time.perf_counter() - began
-            send_again(server.port, campaign, mechanism["id"], ledger)
-            with capsys.disabled():
-                print(f"\n{number.name}: stopped in {seconds:.2f} s, ready again in {ready:.2f} s")  # noqa: T201
+        seconds = stop_under_load(server, campaign, mechanism, ledger)
+        assert server.code == 0
+        assert '"stopped"' in server.log.read_text()
+        assert not Counter(ledger.counted.values()) - stored(server.database, campaign)
+        began = time.perf_counter()
+        server.start()
+        with server.client() as client:
+            assert client.get("/readyz").json() == {"status": "ready"}
+        ready = time.perf_counter() - began
+        send_again(server.port, campaign, mechanism["id"], ledger)
+        with capsys.disabled():
+            print(f"\nstopped in {seconds:.2f} s, ready again in {ready:.2f} s")  # noqa: T201
         server.stop()
         assert stored(server.database, campaign) == Counter(ledger.counted.values())
     assert set(ledger.statuses) <= {200, 503}
 
 
 def stop_under_load(
-    server: Live, number: int, campaign: str, mechanism: dict[str, Any], ledger: Ledger
+    server: Live, campaign: str, mechanism: dict[str, Any], ledger: Ledger
 ) -> float:
-    """Send a signal while reports arrive and somebody listens; how long the end took."""
+    """Stop while reports arrive and somebody listens; how long the end took."""
     stopped, aim = threading.Event(), len(ledger.counted) + 500
     threads = [
         Uploader(
@@ -224,7 +221,7 @@ def stop_under_load(
         listener.stream("GET", f"/api/campaigns/{campaign}/events") as stream,
     ):
         next(stream.iter_lines())
-        seconds = server.stop(number)
+        seconds = server.stop()
     stopped.set()
     for thread in threads:
         thread.join(HANG_S)

@@ -37,7 +37,7 @@ def test_an_acknowledged_report_survives_a_killed_process(
     tmp_path: Path, postgres: Cluster
 ) -> None:
     with Live(tmp_path, postgres.database()) as server:
-        kill_again_and_again(server, kills=2, acknowledged=400, batch=3)
+        kill_again_and_again(server, kills=1, acknowledged=200, batch=3)
 
 
 @pytest.mark.slow

@@ -65,7 +65,9 @@ def visit(server: Live, campaign: str) -> list[str]:
 
 def test_nothing_linkable_is_kept(tmp_path: Path) -> None:
     with Live(tmp_path, log_level="debug", requests_per_minute=100_000) as server:
-        campaign = server.campaign()
+        campaign = server.kept_campaign()
+        with server.operator() as operator:  # with the token
+            assert operator.get("/api/campaigns").status_code == 200
         ids = visit(server, campaign)
         while_running = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
         assert "geoveil.db-wal" in while_running
@@ -90,15 +92,14 @@ def test_nothing_linkable_is_kept(tmp_path: Path) -> None:
     assert "backup.db" in after_stop
 
 
-def test_a_deleted_campaign_is_gone_from_the_files(tmp_path: Path) -> None:
-    with Live(tmp_path) as server:
-        server.campaign(id="stays", name="Stays")
-        campaign = server.campaign(name="Canary of Lyon")
-        ids = visit(server, campaign)
-        mechanism = server.mechanism(campaign)["id"]
-        with server.operator() as operator:
-            assert operator.delete(f"/api/campaigns/{campaign}").status_code == 204
-        held = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+def test_a_deleted_campaign_is_gone_from_the_files(shared: Live) -> None:
+    shared.kept_campaign(id="stays", name="Stays")
+    campaign = shared.kept_campaign(name="Canary of Lyon")
+    ids = visit(shared, campaign)
+    mechanism = shared.mechanism(campaign)["id"]
+    with shared.operator() as operator:
+        assert operator.delete(f"/api/campaigns/{campaign}").status_code == 204
+    held = {path.name: path.read_bytes() for path in shared.folder.iterdir()}
     assert "geoveil.db-wal" in held
     for name, content in held.items():
         assert not [each for each in ids if bytes.fromhex(each) in content], name

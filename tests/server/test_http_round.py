@@ -55,7 +55,7 @@ def told_until(server: Live, campaign: str, name: str, wanted: Any) -> None:
 
 def test_a_round_closes_by_count_and_its_estimate_is_published(tmp_path: Path) -> None:
     with Live(tmp_path, tick_s=0.1) as server:
-        campaign = server.campaign(
+        campaign = server.kept_campaign(
             epsilon_per_km=3.0, round_size=4000, minimum_reports=100, minimum_round_hours=0
         )
         first = server.mechanism(campaign)
@@ -75,8 +75,6 @@ def test_a_round_closes_by_count_and_its_estimate_is_published(tmp_path: Path) -
         assert (second["round"], second["epsilon_per_km"]) == (2, 3.0)
         assert second["weights"] != first["weights"]
         report_all(server, campaign, 100)
-        server.stop()
-        server.start()
         with server.operator() as operator:
             assert operator.post(f"/api/campaigns/{campaign}/rounds").json()["round"] == 2
         told_until(server, campaign, "round", lambda said: said["round"] == 3)
