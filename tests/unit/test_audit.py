@@ -41,7 +41,7 @@ laws = pytest.mark.parametrize("law", LAWS.values(), ids=LAWS.keys())
 @laws
 def test_p_values_of_sound_draws_are_not_too_small(law: np.ndarray) -> None:
     generator = np.random.default_rng(1)
-    counts = generator.multinomial(4000, law, size=4000)
+    counts = generator.multinomial(4000, law, size=1500)
     for test in (lambda c: tail(*chi_square(c, law)), lambda c: excess(c, law)):
         values = np.array([test(c) for c in counts])
         for level in (0.5, 0.1, 0.01, 0.002):

@@ -101,15 +101,18 @@ def test_the_ends_of_the_range_have_the_likelihood_of_the_level() -> None:
 
 
 @pytest.mark.statistical
-def test_a_bound_holds_nineteen_times_in_twenty() -> None:
-    """40 attacks: nine bounds or more that fail have a probability of 1.4e-4 · 2 at 5 %."""
+@pytest.mark.parametrize(
+    ("attacks", "most"), [(12, 3), pytest.param(40, 8, marks=pytest.mark.slow)]
+)
+def test_a_bound_holds_nineteen_times_in_twenty(attacks: int, most: int) -> None:
+    """More bounds that fail have a probability of 2.2e-3 · 2 of 12, of 1.4e-4 · 2 of 40, at 5 %."""
     above, below = 0, 0
-    for seed in range(40):
+    for seed in range(attacks):
         found = MapAndFakes(tallies((150, 150), seed), [(0, 4), (1, 4)]).range()
         above += found.least.total > 300
         below += found.most.total < 300
-    assert above < 9
-    assert below < 9
+    assert above <= most
+    assert below <= most
 
 
 def test_honest_reports_are_no_sure_fakes() -> None:

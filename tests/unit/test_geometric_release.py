@@ -108,8 +108,12 @@ def test_the_law_of_a_whole_release_keeps_the_promise() -> None:
     losses = np.abs(np.log(table[1:] / table[:-1]))
     assert losses.max() <= 1.2 + 1e-9
     assert losses.max() > 0.9  # and nearly uses it
-    source = gv.seeded(9)
-    drawn = np.array([release.sample([2, 1], randomness=source) for _ in range(1500)])
+    source, times = gv.seeded(9), 1500
+    alone = np.array([release.sample([2, 1], randomness=source) for _ in range(20)])
+    # as many timestamps at as much each: the same law, all drawn at once
+    many = gv.GeometricRelease(1.2 * times, timestamps=times)
+    assert many.steps == release.steps
+    drawn = np.concatenate((alone, many.sample([[2, 1]] * times, randomness=source)))
     assert (drawn.sum(axis=1) == people).all()
     assert_follows(drawn[:, 0], table[2])
 

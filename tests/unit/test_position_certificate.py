@@ -97,7 +97,7 @@ def test_an_expansion_holds_the_derivatives_of_the_falling_part(
             assert terms[derivative] == pytest.approx(slope, abs=1e-4 * steep**order)
 
 
-@settings(max_examples=300)
+@settings(max_examples=120)
 @given(cones, st.floats(0.0, 6.0), st.floats(0.001, 1.0), st.data())
 def test_no_slope_is_farther_from_its_expansion_than_said(
     cone: RoundedCone, in_radii: float, within: float, data: st.DataObject
@@ -138,7 +138,7 @@ def losses_at(law: Law, at: np.ndarray) -> np.ndarray:
     return np.linalg.norm(slopes - means[:, None], axis=-1).max(axis=1)
 
 
-def worst_found(law: Law, seed: int, places: int = 4000) -> float:
+def worst_found(law: Law, seed: int, places: int = 1500) -> float:
     """The largest |a_y − g| at random places and, from the best of them, by climbing."""
     generator = np.random.default_rng(seed)
     low, high = law.centres.rectangle_km
@@ -526,8 +526,14 @@ def test_leaving_centres_out_by_tiles_changes_nothing(layout: str, beta: float) 
     assert np.array_equal(some_most[all_most > enough], all_most[all_most > enough])
 
 
-@pytest.mark.parametrize("kind", ["random", "one cell heavy", "steps"])
-@pytest.mark.parametrize(("beta", "rim"), [(0.2, 0), (0.7, 1), (2.0, 0)])
+@pytest.mark.parametrize(
+    ("kind", "beta", "rim"),
+    [
+        pytest.param(kind, *level, marks=() if row == column else pytest.mark.slow)
+        for row, kind in enumerate(("random", "one cell heavy", "steps"))
+        for column, level in enumerate(((0.2, 0), (0.7, 1), (2.0, 0)))
+    ],
+)
 def test_sums_by_fft_bound_as_those_one_by_one_do(
     kind: str, beta: float, rim: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -33,14 +33,14 @@ WEAK = re.compile(r"(numpy\.)?random(\..*)?")
 
 def weak_uses(text: str, *, simulation: bool) -> Iterator[int]:
     """Lines that use a generator they may not."""
+    if not any(word in text for word in ("random", "rvs", *SEEDED)):
+        return  # none of the words below: most files, of which no tree is made
     allowed = SEEDED if simulation else {"SeedSequence"}
-    tree = ast.parse(text)
+    nodes = list(ast.walk(ast.parse(text)))
     fine = {
-        id(node.value)
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Attribute) and node.attr in allowed
+        id(node.value) for node in nodes if isinstance(node, ast.Attribute) and node.attr in allowed
     }
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.Import) and any(WEAK.fullmatch(name.name) for name in node.names):
             yield node.lineno
         if isinstance(node, ast.ImportFrom):

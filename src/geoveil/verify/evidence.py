@@ -137,9 +137,9 @@ def grouped(law: FloatArray, least: float) -> IntArray:
     order = np.argsort(-law, kind="stable")
     common = int(np.searchsorted(-law[order], -least, side="right"))
     reached = np.floor(np.cumsum(law[order[common:]]) / (2 * least)).astype(np.int64)
-    _, rare = np.unique(reached, return_inverse=True)
+    rare = np.cumsum(np.diff(reached, prepend=reached[:1]) > 0)  # each step up is another group
     groups = np.empty(law.size, dtype=np.int64)
-    groups[order] = np.concatenate((np.arange(common), common + rare.ravel()))
+    groups[order] = np.concatenate((np.arange(common), common + rare))
     last = int(groups.max(initial=0))
     if last and law[groups == last].sum() < least:
         groups[groups == last] = last - 1
