@@ -30,7 +30,16 @@ def built() -> Path:
     return node_tools.BUILT
 
 
-LONGER = ("campaign_choices", "districts", "flows", "places", "tiles", "times")
+LONGER = (
+    "campaign_choices",
+    "dashboard_rarely",
+    "districts",
+    "flows",
+    "participant_rarely",
+    "places",
+    "tiles",
+    "times",
+)
 """Files of browser tests that run with the long ones: ``make promises``."""
 
 

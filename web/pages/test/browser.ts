@@ -21,6 +21,12 @@ export const PHONE: BrowserContextOptions = {
   deviceScaleFactor: 2,
 };
 
+/** In light at a desk and in dark as narrow as a phone: for one tab that is looked at in both. */
+export const LOOKS = [
+  ["light", { width: 1280, height: 900 }],
+  ["dark", PHONE.viewport!],
+] as const;
+
 /** By how much a page is wider than its window; a phone shows one that is by making it smaller, and says so itself. */
 export const beyond = async (page: Page): Promise<number> =>
   (await page.evaluate(() => document.documentElement.scrollWidth)) - page.viewportSize()!.width;

@@ -7,12 +7,14 @@ import { choosePlace, open, sendAndWait } from "./participant.ts";
 
 describe.skipIf(!SERVICE || !executablePath)("what people choose", () => {
   let browser: Browser;
+  let id: string; // on few cells: each promise is designed
   beforeAll(async () => {
     browser = await launch();
+    const slots = { slots: "hour", zone: "Europe/Paris" };
+    id = await campaign({ epsilon_per_km: null, promises_per_km: [0.5, 1, 3], cell_km: 2, ...slots });
   });
 
   it("offers every promise with its consequences, the strongest first and chosen, and sends the one chosen", async () => {
-    const id = await campaign({ epsilon_per_km: null, promises_per_km: [0.5, 1, 3] });
     const visit = await Visit.begin(browser);
     const { page } = visit;
     await open(visit, id);
@@ -43,12 +45,6 @@ describe.skipIf(!SERVICE || !executablePath)("what people choose", () => {
   });
 
   it("names the slot before and after it is sent, in the reader's language too", async () => {
-    const id = await campaign({
-      epsilon_per_km: null,
-      promises_per_km: [0.5, 1],
-      slots: "hour",
-      zone: "Europe/Paris",
-    });
     const visit = await Visit.begin(browser, { locale: "de-DE" });
     const { page } = visit;
     await open(visit, id);

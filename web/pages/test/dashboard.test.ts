@@ -5,9 +5,9 @@ import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import type { Browser, Page } from "playwright-core";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { beyond, launch, PHONE } from "./browser.ts";
+import { beyond, launch, LOOKS } from "./browser.ts";
 import { findings } from "./findings.ts";
-import { openTab, operator, Service, TOKEN } from "./server.ts";
+import { Gate, openTab, operator, Service, TOKEN } from "./server.ts";
 
 const HOSTILE = `<img src=x onerror="window.hacked=1">'"=1+1`;
 
@@ -46,6 +46,7 @@ test("from signing in to a map that a stranger sees, and nothing else", async ()
   await page.getByLabel("Operator's token").press("Enter");
   await page.getByRole("link", { name: "New campaign" }).click();
 
+  await page.getByLabel("Side of a cell, in km").fill("1"); // first: the service says what each wish would mean
   await page.getByLabel("Name, as people will see it").fill("Paris on foot");
   const map = (await page.locator("canvas.map-canvas").boundingBox())!;
   await page.mouse.move(map.x + map.width * 0.35, map.y + map.height * 0.3);
@@ -57,7 +58,6 @@ test("from signing in to a map that a stranger sees, and nothing else", async ()
   expect(south).toBeLessThan(north);
   expect(west).toBeLessThan(east);
   expect(edges).not.toContain("48.8286");
-  await page.getByLabel("Side of a cell, in km").fill("1");
   await page.getByLabel("Promise: ε per km").fill("1");
   await page.getByLabel("Reports a round needs to be released").fill("50");
   await page.getByLabel("A round closes at this many").fill("");
@@ -212,9 +212,9 @@ test("a script of the page may not be inline, and only the published map may be 
 });
 
 test("two operators see what the other does, and a restart is survived", async () => {
-  const service = await new Service().start(); // of its own, to be stopped
+  const gate = await new Gate(service).open();
   const id = await service.campaign({ name: "Together" });
-  const [one, other] = await Promise.all([operator(browser, service, id), operator(browser, service, id)]);
+  const [one, other] = await Promise.all([operator(browser, gate, id), operator(browser, gate, id)]);
   await one.page.getByRole("heading", { name: "Together" }).waitFor();
   await one.page.locator("#rename").fill("Renamed");
   await one.page.getByRole("button", { name: "Rename" }).click();
@@ -225,9 +225,9 @@ test("two operators see what the other does, and a restart is survived", async (
   await other.page.getByText("taking reports").waitFor({ timeout: 15_000 });
   await other.close();
 
-  await service.stop();
+  await gate.close();
   await one.page.getByText("not connected").waitFor({ timeout: 15_000 });
-  await service.start();
+  await gate.open();
   await one.page.getByText("live", { exact: true }).waitFor({ timeout: 20_000 });
   await service.report(id, 70);
   await expect.poll(() => one.page.locator(".figures dd").nth(1).textContent(), { timeout: 20_000 }).toBe("70");
@@ -239,7 +239,7 @@ test("two operators see what the other does, and a restart is survived", async (
   await one.page.getByRole("heading", { name: "Campaigns" }).waitFor();
   expect(await one.page.getByText("Renamed").count()).toBe(0);
   await one.close();
-  await service.end();
+  await gate.close();
 });
 
 test("the certificate is recomputed in the browser", async () => {
@@ -253,148 +253,6 @@ test("the certificate is recomputed in the browser", async () => {
   await none.page.getByRole("heading", { name: "There is no such campaign." }).waitFor();
   expect(await none.page.locator("body").innerText()).not.toContain("Loading");
   await none.close();
-});
-
-test("a link that is no text leads to words, not to an empty page", async () => {
-  for (const [place, words] of [
-    ["/certificate/%E0", "There is no such campaign."],
-    ["/m/%E0", "There is no published map here."],
-    [`/#/?${new URLSearchParams({ token: TOKEN, campaign: "" }).toString()}`, "Campaigns"],
-  ] as const) {
-    const { page, close } = await openTab(browser, service.url + place);
-    await page.getByRole("heading", { name: words }).waitFor();
-    if (words === "Campaigns") {
-      await page.evaluate(() => (location.hash = "#/%E0"));
-      await page.getByText("The service refused: there is no campaign").waitFor();
-    }
-    await close();
-  }
-});
-
-test("the certificate offers to take part only where that can be done", async () => {
-  const id = await service.campaign();
-  const { page, close } = await openTab(browser, `${service.url}/certificate/${id}`);
-  await page.getByRole("link", { name: "Take part" }).waitFor({ timeout: 30_000 });
-  const nothing = async (words: string): Promise<void> => {
-    await page.reload();
-    await page.getByText(words).waitFor({ timeout: 30_000 });
-    expect(await page.getByRole("link", { name: "Take part" }).count()).toBe(0);
-    expect(await page.getByText("geoveil audit").count()).toBe(0);
-  };
-  await service.call("PATCH", `/api/campaigns/${id}`, { state: "paused" });
-  await nothing("it is being prepared or is paused");
-  await service.call("PATCH", `/api/campaigns/${id}`, { state: "ended" });
-  await nothing("The campaign has ended. It publishes no mechanism any more");
-  await close();
-});
-
-test("one report is no reports, and one round agrees with none", async () => {
-  const id = await service.campaign({ minimum_reports: 1 });
-  const dashboard = await operator(browser, service, id);
-  await dashboard.page.getByText("a round with at least 1 report has closed").waitFor();
-  await service.report(id, 1);
-  await service.estimate(id, 1);
-  await service.call("PATCH", `/api/campaigns/${id}`, { published: true });
-  const map = await openTab(browser, `${service.url}/m/${id}`);
-  const participant = await openTab(browser, `${service.url}/c/${id}`);
-  const several = /(?<![\d.,])1 (noisy )?(reports|rounds|cells|places)\b/;
-  for (const [{ page }, words] of [
-    [dashboard, "Made from 1 report of one round."],
-    [map, "From 1 noisy report,"],
-    [participant, "1 report counted so far"],
-  ] as const) {
-    await page.getByText(words).waitFor({ timeout: 30_000 });
-    expect(await page.locator("body").innerText(), words).not.toMatch(several);
-    expect(await page.getByText("rounds agree").count()).toBe(0);
-  }
-  await participant.close();
-  for (const [state, certificates] of [
-    ["running", 1],
-    ["paused", 0],
-    ["ended", 0],
-  ] as const) {
-    await service.call("PATCH", `/api/campaigns/${id}`, { state }); // only a mechanism that is published has one
-    for (const { page } of [dashboard, map]) {
-      if (state !== "running") await page.reload();
-      await page.getByRole("link", { name: "CSV" }).waitFor({ timeout: 30_000 });
-      expect(await page.locator(`a[href$="/certificate/${id}"]`).count(), `${state} ${page.url()}`).toBe(certificates);
-    }
-  }
-  await Promise.all([dashboard.close(), map.close()]);
-});
-
-test("a round whose estimate was given up says so", async () => {
-  const id = await service.campaign();
-  const { page, close } = await operator(browser, service, id);
-  await page.route(`**/api/campaigns/${id}/rounds`, async (route) => {
-    const { rounds, ...more } = (await (await route.fetch()).json()) as { rounds: object[] };
-    await route.fulfill({
-      json: { ...more, rounds: rounds.map((each) => ({ ...each, closed_at: 1, given_up: true })) },
-    });
-  });
-  await page.reload();
-  await page.locator(".timeline li", { hasText: "the estimate failed" }).waitFor();
-  await close();
-});
-
-test("without a map it says why there is none, and promises none that cannot come", async () => {
-  const words = async (id: string): Promise<string> => {
-    const { page, complaints, close } = await openTab(browser, `${service.url}/m/${id}`, PHONE);
-    await page
-      .locator("h1", { hasText: "map:" })
-      .or(page.locator("h1", { hasText: "yet:" }))
-      .waitFor();
-    const said = await page.locator("h1").innerText();
-    expect(complaints).toEqual([]);
-    await close();
-    return said;
-  };
-  const open = await service.campaign({ name: "Open" });
-  await service.report(open, 60); // enough, in a round that is open
-  await service.call("PATCH", `/api/campaigns/${open}`, { published: true });
-  expect(await words(open)).toBe("The map is not there yet: it comes when a round with enough reports has closed.");
-  const ended = await service.campaign({ name: "Ended" });
-  await service.call("PATCH", `/api/campaigns/${ended}`, { published: true, state: "ended" });
-  const none = "There is no map: the campaign has ended, and its last round had too few reports.";
-  expect(await words(ended)).toBe(none);
-  const { page, complaints, close } = await operator(browser, service, ended);
-  await page.getByText(none).waitFor();
-  await expect.poll(() => page.locator(".timeline li").innerText()).toContain("never released");
-  expect(await page.locator(".timeline li").innerText()).not.toMatch(/^open$/m);
-  expect(complaints).toEqual([]);
-  await close();
-});
-
-test("districts are asked for where the map shows them, which one of trips does not", async () => {
-  const trips = await service.campaign({ name: "Ways", trips: true });
-  const { page, close } = await operator(browser, service, trips);
-  await page.getByLabel("Streets and coast").waitFor();
-  expect(await page.getByLabel("Districts (GeoJSON, optional)").count()).toBe(0);
-  await close();
-});
-
-test("it works where a tab may keep nothing, and says so when no answer comes", async () => {
-  const { page, complaints, close } = await openTab(browser, "about:blank");
-  await page.addInitScript(() => {
-    const denied = { get: () => { throw new DOMException("denied", "SecurityError"); } }; // prettier-ignore
-    Object.defineProperty(window, "sessionStorage", denied);
-    const { timeout } = AbortSignal;
-    AbortSignal.timeout = (milliseconds) => timeout.call(AbortSignal, milliseconds / 10); // time is short here
-  });
-  await page.goto(service.url);
-  await page.route("**/api/campaigns", () => undefined); // hangs
-  await page.getByLabel("Operator's token").fill(TOKEN);
-  await page.getByRole("button", { name: "Sign in" }).click();
-  await page.getByRole("alert").filter({ hasText: "does not answer" }).waitFor();
-  await page.unroute("**/api/campaigns");
-  await page.getByRole("button", { name: "Sign in" }).click();
-  await page.getByRole("link", { name: "New campaign" }).click();
-  await page.getByLabel("Name, as people will see it").fill("Kept in the page");
-  await page.getByRole("link", { name: "Geoveil" }).click();
-  await page.getByRole("link", { name: "New campaign" }).click();
-  expect(await page.getByLabel("Name, as people will see it").inputValue()).toBe("Kept in the page");
-  expect(complaints).toEqual([]);
-  await close();
 });
 
 test("a token in the address is taken on this machine, and wiped", async () => {
@@ -427,17 +285,18 @@ async function walk(
   }
 }
 
-test.each([
-  ["light, at a desk", { colorScheme: "light" as const }],
-  ["dark, on a phone", { ...PHONE, colorScheme: "dark" as const }],
-])("everybody can use it: %s", async (_, options) => {
+test("everybody can use it, in light at a desk and in dark on a phone", async () => {
   await service.call("PATCH", `/api/campaigns/${lyon}`, { published: true });
   await service.campaign({ name: "Donaudampfschifffahrt".repeat(4) });
-  const { page, close } = await openTab(browser, service.url, options);
+  const { page, close } = await openTab(browser, service.url, { colorScheme: "light" });
   const words = ["New campaign", "What this will mean", "What stands behind the map", "The same as a table"];
   await walk(page, "Sign in", [...words, "What this page cannot prove"], async (place) => {
-    expect(await findings(page), place).toEqual([]);
-    expect(await beyond(page), place).toBeLessThanOrEqual(0);
+    for (const [colorScheme, size] of LOOKS) {
+      await page.emulateMedia({ colorScheme });
+      await page.setViewportSize(size);
+      expect(await findings(page), `${place}, ${colorScheme}`).toEqual([]);
+      await expect.poll(() => beyond(page), { message: `${place}, ${colorScheme}` }).toBeLessThanOrEqual(0);
+    }
   });
   await close();
   await service.call("PATCH", `/api/campaigns/${lyon}`, { published: false });
@@ -481,17 +340,6 @@ test("the keyboard's place and the title follow the reader, and colours that are
   expect(await ground("Draw the box")).not.toBe(await ground("Move the map"));
   expect((await service.call("GET", `/api/campaigns/${id}`)).status).toBe(200);
   await close();
-});
-
-test("a campaign that waits for city limits says how it gets them, and promises nobody a time", async () => {
-  const id = await service.campaign({ cell_km: 0.025 });
-  const dashboard = await operator(browser, service, id);
-  await dashboard.page.getByText(`send them to /api/campaigns/${id}/area`).waitFor();
-  await dashboard.close();
-  const participant = await openTab(browser, `${service.url}/c/${id}`);
-  await participant.page.getByText("is being prepared. This page goes on by itself").waitFor();
-  expect(participant.complaints).toEqual([]);
-  await participant.close();
 });
 
 test("the dashboard speaks German to whoever does", async () => {

@@ -170,63 +170,6 @@ test("a draft outlives what fails, and nothing half made stays behind", async ()
   await close();
 });
 
-test("odd input is drawn as it is, or said not to be, and leads on", async () => {
-  const { page, complaints, close } = await form(browser, service);
-  const edges = async (...box: number[]): Promise<void> => {
-    for (const [at, value] of box.entries()) await page.locator(`#edge-${at}`).fill(String(value));
-  };
-  const canvas = page.locator("canvas.map-canvas").first();
-  const middle = () =>
-    canvas.evaluate((each: HTMLCanvasElement) => [
-      ...each.getContext("2d")!.getImageData(each.width / 2, each.height / 2, 1, 1).data,
-    ].join()); // prettier-ignore
-  const drawn = await middle();
-  await edges(40, 0, 52, 12);
-  await page.locator("#box-not-drawn", { hasText: "boxes of less than 10° on a side" }).waitFor();
-  await expect.poll(middle).not.toBe(drawn); // no other box stays in its place
-  await edges(-18, 177, -17, -179);
-  await expect.poll(() => page.locator("#box-not-drawn").count()).toBe(0); // across ±180°
-  await expect.poll(middle).toBe(drawn);
-
-  await small(page);
-  await page.getByLabel("People you expect").fill("0");
-  await page.locator("#people-said", { hasText: "people (0) must lie between 1 and" }).waitFor({ timeout: 20_000 });
-  await page.getByLabel("People you expect").fill("100");
-  const refused = async (id: string, words: string): Promise<void> => {
-    await page.locator(`#${id}-said`, { hasText: words }).waitFor({ timeout: 20_000 });
-  };
-  await page.getByLabel("Side of a cell, in km").fill("0"); // in the words of the form, not of the interface
-  await refused("cell", "the side of a cell (0) must lie between 0.01 and 100");
-  await page.getByLabel("Side of a cell, in km").fill("1");
-  await page.locator("#size").fill("50");
-  await refused(
-    "size",
-    "the reports at which a round closes (50) must be at least the reports that a round needs (100)",
-  );
-  await page.locator("#size").fill("2000.5"); // while it is being typed
-  await expect.poll(() => page.locator("#size-said, .meaning .notice").count(), { timeout: 20_000 }).toBe(0);
-  await page.locator("#size").fill("2000");
-  await page.getByText("More: choice, times, trips").click();
-  await page.getByLabel("Maps of single times").selectOption("once");
-  await refused("slots", "Every time below must be filled in.");
-  await page.locator("#own-0-start").fill("2100-02-01T00:00");
-  await page.locator("#own-1-start").fill("2100-01-01T00:00");
-  await page.locator("#own-end").fill("2100-03-01T00:00");
-  await refused("slots", "The times below must follow one another: each must be later than the one before.");
-  await page.getByLabel("Maps of single times").selectOption("none");
-  await page.getByLabel("Name, as people will see it").fill("x".repeat(200));
-  let go = (): void => undefined;
-  const held = new Promise<void>((resolve) => (go = resolve));
-  await page.route("**/api/campaigns", async (route) => held.then(() => route.continue()));
-  await page.getByRole("button", { name: "Create the campaign" }).click();
-  await page.getByRole("button", { name: "Creating the campaign …" }).waitFor();
-  go();
-  await page.getByText("No map yet.").waitFor({ timeout: 30_000 });
-  expect(await beyond(page)).toBeLessThanOrEqual(0);
-  expect(complaints.filter((each) => !each.includes("422"))).toEqual([]);
-  await close();
-});
-
 test("the form fits a phone in the dark with all of it open, and speaks German", async () => {
   const { page, close } = await operator(browser, service, "new", { ...PHONE, colorScheme: "dark", locale: "de-DE" });
   await page.getByText("Mehr: Wahl, Zeiten, Wege").click();

@@ -2,6 +2,7 @@
 
 import { type ChildProcess, spawn } from "node:child_process";
 import { mkdtempSync, rmSync } from "node:fs";
+import { type AddressInfo, connect, createServer, type Server, type Socket } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { Browser, BrowserContextOptions, Page } from "playwright-core";
@@ -111,6 +112,42 @@ export class Service {
   }
 }
 
+/** Another address of a service, where it can be out of reach for a while: what pages see of one that starts again. */
+export class Gate {
+  url = "";
+  private readonly port: number;
+  private readonly through = new Set<Socket>();
+  private server: Server | undefined;
+
+  constructor(service: { readonly url: string }) {
+    this.port = Number(new URL(service.url).port);
+  }
+
+  async open(): Promise<this> {
+    this.server = createServer((near) => {
+      const far = connect(this.port, "127.0.0.1");
+      for (const [one, other] of [
+        [near, far],
+        [far, near],
+      ] as const) {
+        this.through.add(one);
+        one.pipe(other);
+        one.on("error", () => other.destroy()).on("close", () => (this.through.delete(one), other.destroy()));
+      }
+    });
+    this.server.listen(Number(new URL(this.url || "http://x:0").port), "127.0.0.1");
+    await new Promise((resolve) => this.server!.once("listening", resolve));
+    this.url = `http://127.0.0.1:${(this.server.address() as AddressInfo).port}`;
+    return this;
+  }
+
+  async close(): Promise<void> {
+    const closed = new Promise((resolve) => this.server!.close(resolve));
+    for (const each of this.through) each.destroy();
+    await closed;
+  }
+}
+
 /** A tab of its own, with everything it asked for and complained about. */
 export interface Tab {
   readonly page: Page;
@@ -132,7 +169,7 @@ export async function openTab(browser: Browser, address: string, options: Browse
 /** The dashboard, signed in, at a place of it. */
 export async function operator(
   browser: Browser,
-  service: Service,
+  service: { readonly url: string },
   place = "",
   options: BrowserContextOptions = {},
 ): Promise<Tab> {
