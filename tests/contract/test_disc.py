@@ -108,7 +108,7 @@ def test_on_a_large_map_the_radius_is_sought_with_larger_cells() -> None:
 
 
 @given(st.floats(1e-9, 800.0), st.integers(1, 10**6), st.integers(0, 10**6))
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=80)
 def test_the_whole_number_keeps_the_promise(epsilon: float, inside: int, more: int) -> None:
     reports = inside + more
     share = Fraction(_threshold(epsilon, inside, reports), 2**62)

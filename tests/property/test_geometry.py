@@ -74,7 +74,7 @@ def test_100000_nasty_places_find_a_nearest_place() -> None:
         places.locate(lat=lat, lng=lng)
 
 
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(south=degrees, west=degrees, height=degrees, width=degrees, cell_km=degrees)
 def test_any_box_makes_a_sound_grid_or_a_typed_error(
     south: Any, west: Any, height: Any, width: Any, cell_km: Any
@@ -94,7 +94,7 @@ def test_any_box_makes_a_sound_grid_or_a_typed_error(
     assert Grid.from_dict(grid.to_dict()) == grid
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(
     lat=st.floats(-89.8, 89.8),
     lng=st.floats(-400, 400),
@@ -125,7 +125,7 @@ def test_every_place_of_any_sound_box_lies_in_a_cell_around_it(
     assert (grid.locate(lat=lat_of, lng=lng_of, outside="raise") == np.arange(grid.size)).all()
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(
     origin=st.tuples(st.floats(-90, 90), st.floats(-180, 180)),
     seed=st.integers(0, 2**32 - 1),
@@ -155,7 +155,7 @@ spaces = st.one_of(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(space=spaces, seed=st.integers(0, 2**32 - 1))
 def test_distances_are_a_metric(space: Space, seed: int) -> None:
     a, b, c = np.random.default_rng(seed).integers(0, space.size, (3, 200))

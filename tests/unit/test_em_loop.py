@@ -44,7 +44,7 @@ def log_likelihood(matrix: FloatArray, counts: FloatArray, theta: FloatArray) ->
     return float(sum(terms) / sum(counts))
 
 
-@settings(max_examples=25)
+@settings(max_examples=15)
 @given(problems())
 def test_one_step_is_the_update_of_the_papers(problem: tuple[FloatArray, FloatArray]) -> None:
     matrix, counts = problem
@@ -63,7 +63,7 @@ def test_one_step_is_the_update_of_the_papers(problem: tuple[FloatArray, FloatAr
 
 
 @pytest.mark.parametrize("accelerate", ACCELERATORS, ids=["plain", "squarem", "newton"])
-@settings(max_examples=25)
+@settings(max_examples=15)
 @given(problem=problems())
 def test_the_likelihood_never_falls_and_the_simplex_is_never_left(
     problem: tuple[FloatArray, FloatArray], accelerate: Any
@@ -80,7 +80,7 @@ def test_the_likelihood_never_falls_and_the_simplex_is_never_left(
         last = float(point.log_likelihood)
 
 
-@settings(max_examples=25)
+@settings(max_examples=15)
 @given(problems(), st.integers(0, 30))
 def test_the_certificate_bounds_what_is_missing(
     problem: tuple[FloatArray, FloatArray], steps: int
@@ -95,7 +95,7 @@ def test_the_certificate_bounds_what_is_missing(
     assert max(vertices) - found <= best.certificate + 1e-12  # nothing simple beats the maximum
 
 
-@settings(max_examples=25)
+@settings(max_examples=15)
 @given(problems(), st.integers(0, 2**32 - 1))
 def test_factors_of_columns_change_nothing_but_the_level(
     problem: tuple[FloatArray, FloatArray], seed: int
@@ -110,7 +110,7 @@ def test_factors_of_columns_change_nothing_but_the_level(
     assert scaled.log_likelihood == pytest.approx(plain.log_likelihood + level)
 
 
-@settings(max_examples=25)
+@settings(max_examples=15)
 @given(problems())
 def test_observations_never_made_contribute_nothing(
     problem: tuple[FloatArray, FloatArray],
@@ -122,7 +122,7 @@ def test_observations_never_made_contribute_nothing(
     np.testing.assert_allclose(wider.distribution, plain.distribution, rtol=1e-12)
 
 
-@settings(max_examples=25)
+@settings(max_examples=15)
 @given(problems(), st.integers(0, 2**32 - 1))
 def test_renumbering_cells_commutes_with_every_step(
     problem: tuple[FloatArray, FloatArray], seed: int
@@ -137,7 +137,7 @@ def test_renumbering_cells_commutes_with_every_step(
         )
 
 
-@settings(max_examples=25)
+@settings(max_examples=15)
 @given(problems(), st.integers(0, 2**32 - 1))
 def test_one_mechanism_split_in_two_is_one_mechanism(
     problem: tuple[FloatArray, FloatArray], seed: int
@@ -152,7 +152,7 @@ def test_one_mechanism_split_in_two_is_one_mechanism(
     assert apart.log_likelihood == pytest.approx(together.log_likelihood, abs=1e-12)
 
 
-@settings(max_examples=25)
+@settings(max_examples=15)
 @given(problems(), st.integers(2, 4))
 def test_problems_side_by_side_are_the_same_problems(
     problem: tuple[FloatArray, FloatArray], several: int

@@ -56,7 +56,7 @@ def test_likelihood_with_fakes_is_a_matrix_with_more_rows(seed: int) -> None:
     np.testing.assert_allclose(operator.columns(np.arange(5)), matrix)
 
 
-@settings(max_examples=15)
+@settings(max_examples=8)
 @given(st.integers(0, 400), st.integers(0, 400), st.integers(0, 2**32 - 1))
 def test_the_fit_is_the_maximum_round_by_round(first: int, second: int, seed: int) -> None:
     """Against a general optimiser of the likelihood written by hand; fakes may differ by round."""
@@ -116,8 +116,8 @@ def test_a_bound_holds_nineteen_times_in_twenty(attacks: int, most: int) -> None
 
 
 def test_honest_reports_are_no_sure_fakes() -> None:
-    found = [MapAndFakes(tallies((0, 0), seed), [(0, 4), (1, 4)]).range() for seed in range(20)]
-    assert sum(each.sure for each in found) <= 6
+    found = [MapAndFakes(tallies((0, 0), seed), [(0, 4), (1, 4)]).range() for seed in range(10)]
+    assert sum(each.sure for each in found) <= 3
     nothing = next(each for each in found if not each.sure)
     assert nothing.least.numbers.tolist() == [0.0, 0.0]
 

@@ -50,7 +50,7 @@ def test_regularity_and_the_distance_of_theorem_6(privacy, regular, start):
 
 
 @given(st.floats(0.1, 20), st.floats(0.1, 20), st.floats(0.1, 5))
-@settings(max_examples=20)
+@settings(max_examples=10)
 def test_a_promise_within_a_radius_needs_exactly_that_disk(radius, disk, epsilon):
     words = applicable_theorems(
         gv.WithinRadius(radius_km=radius, epsilon=epsilon), Region.disk(diameter_km=disk)

@@ -502,7 +502,7 @@ json_values = st.recursive(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(
     features=st.lists(json_values, max_size=6),
     before=st.dictionaries(
