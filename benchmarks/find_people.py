@@ -37,6 +37,8 @@ CAMPAIGNS = 16
 TOWN = TangentPlane(lat=45.76, lng=4.84)
 REACH_KM = 8.0
 """Everybody is known to be within so far of the middle of the town, east and north."""
+_NEGLIGIBLE = 1e-9
+"""Places less likely than this part of the likeliest are no longer looked at."""
 SHAPES: dict[str, tuple[tuple[int, int, float], ...]] = {
     "two cells of 16 km": ((1, 2, 16.0), (2, 1, 16.0)),
     "two cells of 4 km": ((1, 2, 4.0), (2, 1, 4.0)),
@@ -135,7 +137,8 @@ def hunted(person_km: FloatArray, shapes: str, folder: Path, randomness: Randomn
         seen = grid.plane.to_plane(lat=everywhere[0], lng=everywhere[1]) - grid.centres[0]
         rows = law.rows_at(law.steps_of(seen)).astype(np.float64)
         belief *= rows[:, cell] / rows.sum(axis=1)
-        belief /= belief.sum()
+        likely = belief > _NEGLIGIBLE * belief.max()
+        places, belief = places[likely], belief[likely] / belief[likely].sum()
     return float(np.linalg.norm(belief @ places - person_km))
 
 

@@ -91,7 +91,7 @@ def test_bits_made_from_keys_follow_the_table() -> None:
     drawn = [
         certified().draw(steps(), Period("round", number).bits(key, document().id)[1][:DRAW_BYTES])
         for key in (SYSTEM.bytes(32) for _ in range(50))
-        for number in range(100)
+        for number in range(40)
     ]
     counts = np.bincount(drawn, minlength=LYON.size)
     assert p_value(counts, law_here()) > FALSE_ALARM
@@ -144,7 +144,7 @@ def test_a_million_draws_follow_the_table_and_a_tilt_is_found() -> None:
 def test_devices_draw_from_the_table_with_the_systems_bits() -> None:
     """The device's own step, from fresh bytes of the operating system."""
     (current,) = offered(document().served())
-    drawn = [current.law.draw(steps(), SYSTEM.bytes(16)) for _ in range(5000)]
+    drawn = [current.law.draw(steps(), SYSTEM.bytes(16)) for _ in range(2000)]
     counts = np.bincount(drawn, minlength=LYON.size)
     assert p_value(counts, law_here()) > FALSE_ALARM
 

@@ -25,7 +25,6 @@ def test_between_cells_people_are_found() -> None:
 @pytest.mark.parametrize(
     ("shapes", "number"),
     [
-        ("two cells of 4 km", 2),
         ("64 cells of 2 km", 5),
         *(pytest.param(shapes, 24, marks=pytest.mark.slow) for shapes in find_people.SHAPES),
     ],
