@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 from shutil import copytree
 from typing import Any
@@ -243,7 +244,7 @@ def test_a_pipe_in_and_out(folder: Path) -> None:
     assert result.stdout.startswith(",".join(COLUMNS) + ",geoveil\n0,")
 
 
-@pytest.mark.parametrize("ending", ["png", "svg", "pdf"])
+@pytest.mark.parametrize("ending", ["png", "pdf"])
 def test_a_picture_is_drawn(folder: Path, ending: str) -> None:
     done(
         "estimate",
@@ -253,7 +254,7 @@ def test_a_picture_is_drawn(folder: Path, ending: str) -> None:
         "--plot",
         folder / f"map.{ending}",
     )
-    start = {"png": b"\x89PNG", "svg": b"<?xml", "pdf": b"%PDF"}[ending]
+    start = {"png": b"\x89PNG", "pdf": b"%PDF"}[ending]
     assert (folder / f"map.{ending}").read_bytes().startswith(start)
 
 
@@ -337,6 +338,7 @@ def test_the_progress_never_falls_and_knows_its_end(
     monkeypatch.setattr(ProgressBar, "stage", stage)
     monkeypatch.setattr(ProgressBar, "update", update)
     monkeypatch.setattr(uncertainty, "MATRIX_CELLS", 0)
+    monkeypatch.setattr(gv, "Bootstrap", partial(gv.Bootstrap, replicates=40))
     done("estimate", folder / "tally.json", "-o", folder / "out.csv", "--uncertainty", way)
     told = stages["estimating"]
     assert told == sorted(told)

@@ -236,7 +236,6 @@ def test_an_interrupted_run_leaves_nothing_behind(tmp_path: Path, number: str, c
 @pytest.mark.parametrize(
     ("source", "target", "closed", "code", "said"),
     [
-        ("places.csv", "noisy.csv", ">&-", 0, ""),
         ("places.csv", "noisy.csv", ">&- 2>&- <&-", 0, ""),
         ("places.csv", "-", ">&-", 2, "standard output must be open"),
         ("-", "noisy.csv", "<&-", 2, "standard input must be open"),
