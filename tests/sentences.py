@@ -119,7 +119,9 @@ def laws_at(channel: Channel, xy: FloatArray) -> FloatArray:
     """(k, reports): the law of the reports at positions (k, 2) in km, in the numbers drawn from."""
     if isinstance(channel, gv.Remapped):
         inner = laws_at(channel.channel, xy)
-        return np.stack([np.bincount(channel.map, row, channel.report_count) for row in inner])
+        laws = np.zeros((channel.report_count, len(inner)))
+        np.add.at(laws, channel.map, inner.T)
+        return laws.T
     assert isinstance(channel, gv.PositionalElastic)
     steps = channel.law.steps_of(xy - channel.space.centres[0])
     rows = channel.law.rows_at(steps).astype(np.float64)

@@ -116,7 +116,7 @@ def test_leverage_is_the_rarest_truth(prior):
 
 
 def test_a_bound_on_the_leverage_costs_camouflage(prior):
-    bounds = (2.5, 3.0, 4.0)
+    bounds = (2.5, 3.5)
     made = [gv.elastic(GRID, prior, epsilon_per_km=4.0, most_leverage=bound) for bound in bounds]
     for bound, mechanism in zip(bounds, made, strict=True):
         assert 0.99 * bound <= mechanism.leverage <= bound
@@ -133,7 +133,7 @@ def test_a_loose_bound_keeps_the_camouflage(prior):
     free = gv.elastic(GRID, prior, epsilon_per_km=4.0)
     bound = 0.8 * free.leverage
     raised = gv.elastic(GRID, prior, epsilon_per_km=4.0, most_leverage=bound)
-    shares = np.linspace(0.0, 0.5, 51)
+    shares = np.linspace(0.0, 0.5, 26)
     dial = [gv.elastic(GRID, prior, epsilon_per_km=4.0, camouflage=share) for share in shares]
     lowered = [mechanism for mechanism in dial if mechanism.leverage <= bound][-1]
     assert raised.leakage_bits - free.leakage_bits < 0.3 * (

@@ -176,7 +176,7 @@ def wrapped(channel: gv.Channel) -> dict[str, gv.Channel]:
 def test_products_of_what_is_not_negative_are_exact_and_not_negative(
     make: object, how: str
 ) -> None:
-    grid = gv.Grid(rows=32, columns=32, cell_km=0.5)
+    grid = gv.Grid(rows=24, columns=24, cell_km=0.5)
     channel = wrapped(make(grid))[how]
     units = np.eye(grid.size)[[0, 500]]
     rows = np.stack([channel.row(0), channel.row(500)])

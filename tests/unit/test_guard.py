@@ -69,7 +69,7 @@ def test_the_guard_takes_out_the_sure_fakes(mechanism: Channel) -> None:
 def test_a_crowd_that_is_baited_keeps_its_people(mechanism: Channel, opening: Channel) -> None:
     """Fakes sent to the largest crowd, to be found there: fewer are taken out than were sent."""
     crowd = int(np.argmax(town()))
-    for seed in range(4):
+    for seed in range(2):
         tallies = [
             counted(each, seed + number, 20_000, **{f"at{crowd}": 1_500})
             for number, each in enumerate((opening, mechanism))
@@ -167,8 +167,13 @@ def test_bars_hold_what_all_reports_say_where_several_are_named(
         assert low[25] <= town()[25] <= high[25]
 
 
-def test_an_uneven_crowd_is_no_fakes_where_cells_are_wide(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("as_even", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_an_uneven_crowd_is_no_fakes_where_cells_are_wide(
+    as_even: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Fakes are sure at one cell, and everybody else stands at one place in their cell."""
+    if as_even:  # people taken as standing evenly
+        monkeypatch.setattr(fakes_module, "honest_operator", lambda given: given.operator)
     wide = Grid(rows=4, columns=4, cell_km=1.0)
     generator = np.random.default_rng(3)
     crowd = generator.dirichlet(np.full(wide.size, 0.5))
@@ -181,13 +186,12 @@ def test_an_uneven_crowd_is_no_fakes_where_cells_are_wide(monkeypatch: pytest.Mo
         tallies.append(mechanism.tally(np.append(reports, np.full(1_000, quiet))))
     guarded = GuardedUpdate(QUICK).inspect(tallies)
     fewest, most = guarded.fake_range
+    if as_even:
+        assert fewest > 2_200
+        return
     assert guarded.named[0] == quiet
     assert 1_000 < fewest <= 2_000 <= most
     assert guarded.estimate.uneven
-    monkeypatch.setattr(fakes_module, "honest_operator", lambda given: given.operator)
-    assert (
-        GuardedUpdate(QUICK).inspect(tallies).fake_range[0] > 2_200
-    )  # people taken as standing evenly
 
 
 def test_fakes_of_one_round_stay_fakes_of_that_round(mechanism: Channel, opening: Channel) -> None:

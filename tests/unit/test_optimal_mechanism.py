@@ -97,8 +97,8 @@ def test_constraints_are_added_as_they_are_broken():
     """Above 64 cells the program starts with a spanner's pairs and never writes down all of them."""
     grid = gv.Grid(rows=5, columns=13, cell_km=1.0)
     prior = np.random.default_rng(5).dirichlet(np.full(65, 0.4))
-    best = gv.optimal_mechanism(grid, prior, epsilon_per_km=1.0, gap=1e-3)
-    assert best.optimality.gap <= 1e-3
+    best = gv.optimal_mechanism(grid, prior, epsilon_per_km=1.0, gap=1e-2)
+    assert best.optimality.gap <= 1e-2
     assert best.optimality.pairs < 65 * 64
     assert best.certificate.holds
 

@@ -219,7 +219,7 @@ def test_what_cannot_become_worth_it_within_the_limit_ends() -> None:
 def test_on_large_maps_complements_take_turns_in_the_memory_of_one_ascent(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    grid = gv.Grid(rows=96, columns=96, cell_km=0.25)
+    grid = gv.Grid(rows=72, columns=72, cell_km=0.25)
     mechanism = gv.PlanarGeometric(grid, epsilon_per_km=4.0)
     tally = gv.Tally(mechanism, np.random.default_rng(1).poisson(0.5, grid.size))
     rule = CrossValidated(maximum=12)

@@ -38,14 +38,15 @@ def test_batches_do_not_change_how_many(by: LimitBy, size: int) -> None:
 
 def test_every_row_of_a_person_is_as_likely() -> None:
     """Two of five rows, over batches of two: each row in 2/5 of the draws, each pair in 1/10."""
+    draws = 800
     counts, pairs = np.zeros(5), np.zeros((5, 5))
-    for seed in range(2000):
+    for seed in range(draws):
         first, second = reported(PersonLimit("who", 2), list("aaaaa"), 2, seed)
         counts[[first, second]] += 1
         pairs[first, second] += 1
-    assert (np.abs(counts / 2000 - 0.4) < 6 * np.sqrt(0.24 / 2000)).all()
-    assert (np.abs(pairs[np.triu_indices(5, 1)] / 2000 - 0.1) < 6 * np.sqrt(0.09 / 2000)).all()
-    assert not np.abs(counts[0] / 2000 - 0.6) < 6 * np.sqrt(0.24 / 2000)  # the first rows win
+    assert (np.abs(counts / draws - 0.4) < 6 * np.sqrt(0.24 / draws)).all()
+    assert (np.abs(pairs[np.triu_indices(5, 1)] / draws - 0.1) < 6 * np.sqrt(0.09 / draws)).all()
+    assert not np.abs(counts[0] / draws - 0.6) < 6 * np.sqrt(0.24 / draws)  # the first rows win
 
 
 def test_memory_is_for_persons_and_not_for_rows() -> None:
