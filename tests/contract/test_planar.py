@@ -88,8 +88,9 @@ class TestPlanarLaplace(ChannelContract):
         assert gv.certify(channel).epsilon_per_km <= channel.guarantee.epsilon_per_km * (1 + 1e-9)
 
 
-@pytest.mark.parametrize(("a", "b"), [(0, 0), (0, 1), (1, 1), (3, 2)])
-@pytest.mark.parametrize("decay", [0.3, 3.0])
+@pytest.mark.parametrize(
+    ("a", "b", "decay"), [(0, 0, 0.3), (0, 0, 3.0), (0, 1, 3.0), (1, 1, 0.3), (3, 2, 3.0)]
+)
 def test_cell_integrals_of_laplace_by_cubature(a: int, b: int, decay: float) -> None:
     mechanism = gv.PlanarLaplace(gv.Grid(rows=9, columns=9, cell_km=1.0), epsilon_per_km=decay)
     density = lambda y, x: decay**2 / (2 * np.pi) * np.exp(-decay * np.hypot(x, y))  # noqa: E731

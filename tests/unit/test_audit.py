@@ -58,7 +58,7 @@ def test_p_values_of_wrong_draws_are_small(law: np.ndarray) -> None:
 
 def test_chi_square_has_the_mean_and_variance_it_says() -> None:
     law = LAWS["geometric"]
-    counts = np.random.default_rng(3).multinomial(2000, law, size=6000)
+    counts = np.random.default_rng(3).multinomial(2000, law, size=4000)
     found = np.array([chi_square(c, law) for c in counts])
     assert found[:, 0].mean() == pytest.approx(found[0, 1], rel=0.03)
     assert found[:, 0].var() == pytest.approx(found[0, 2], rel=0.1)
@@ -240,14 +240,14 @@ def test_no_claim_is_no_fault() -> None:
 def test_a_large_lattice_is_audited_by_rows() -> None:
     grid = gv.Grid(rows=70, columns=60, cell_km=0.5)  # more than a matrix is made of
     noise = gv.PlanarGeometric(grid, epsilon_per_km=2.0)
-    assert audit(noise, draws=30_000, randomness=gv.seeded(4)).passed
+    assert audit(noise, draws=12_000, randomness=gv.seeded(4)).passed
     crowd = AverageChannel([noise, gv.PlanarGeometric(grid, epsilon_per_km=1.0)], [0.5, 0.5])
-    report = audit(crowd, draws=30_000, randomness=gv.seeded(4))
+    report = audit(crowd, draws=12_000, randomness=gv.seeded(4))
     assert report.passed
     assert report.certificate is not None
     assert not report.certificate.exact  # no more than its parts lose
     noise.closed_form_loss = lambda: None  # type: ignore[method-assign, assignment, return-value]
-    report = audit(crowd, draws=30_000, randomness=gv.seeded(4))
+    report = audit(crowd, draws=12_000, randomness=gv.seeded(4))
     assert report.passed
     assert report.certificate is None
 

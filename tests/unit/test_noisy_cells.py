@@ -23,8 +23,9 @@ def entry(channel: gv.Channel, a: int, b: int) -> float:
     return float(channel.row(CENTRE)[(4 + a) * 9 + 4 + b])
 
 
-@pytest.mark.parametrize(("a", "b"), [(0, 0), (0, 1), (2, 1)])
-@pytest.mark.parametrize("decay", [0.4, 12.0])
+@pytest.mark.parametrize(
+    ("a", "b", "decay"), [(0, 0, 0.4), (0, 0, 12.0), (0, 1, 12.0), (2, 1, 0.4)]
+)
 def test_both_integrals_of_laplace_by_cubature(a: int, b: int, decay: float) -> None:
     """Over the offsets of two points in the cells, whose law along each axis is a hat."""
 

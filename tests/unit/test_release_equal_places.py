@@ -119,7 +119,7 @@ def test_draws_follow_the_law_of_the_vectors(name: str) -> None:
     away = np.linalg.norm(vectors.vectors - truth, axis=1)
     law = ours.weights[number] / np.bincount(number)[number] * np.exp(-0.8 * away)
     law /= law.sum()
-    source, draws = gv.seeded(3), 800
+    source, draws = gv.seeded(3), 500
     drawn = np.stack([ours.sample(truth, source) for _ in range(draws)])
     seen = np.bincount(vectors.index(drawn), minlength=vectors.size)
     likely = law * draws >= 5

@@ -152,8 +152,8 @@ def test_what_is_no_channel_or_no_single_cell_is_refused_in_a_sentence() -> None
 
 
 def test_more_reports_than_there_can_be_still_have_intervals() -> None:
-    channel = gv.PlanarGeometric(gv.Grid(rows=6, columns=8, cell_km=1.0), epsilon_per_km=1.0)
-    estimate = gv.IterativeBayesianUpdate().fit(gv.Tally(channel, np.full(48, 10**16)))
+    channel = gv.PlanarGeometric(gv.Grid(rows=3, columns=4, cell_km=1.0), epsilon_per_km=1.0)
+    estimate = gv.IterativeBayesianUpdate().fit(gv.Tally(channel, np.full(12, 4 * 10**16)))
     low, high = estimate.interval(0.95)
     assert (low <= estimate.distribution).all()
     assert (estimate.distribution <= high).all()
