@@ -65,7 +65,7 @@ def crowded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
         "connections_per_network": 25, "listeners": 6, "listeners_per_network": 3,
     }  # fmt: skip
     with Live(tmp_path_factory.mktemp("crowded"), **settings) as server:
-        server.campaign()
+        server.kept_campaign()
         yield server
 
 

@@ -186,13 +186,13 @@ def test_a_problem_says_when_to_come_back() -> None:
 @pytest.fixture(scope="module")
 def impatient(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
     with Live(tmp_path_factory.mktemp("impatient"), body_timeout_s=0.5) as server:
-        server.campaign()
+        server.kept_campaign()
         yield server
 
 
 @pytest.fixture
 def patient(shared: Live) -> Live:
-    shared.campaign()
+    shared.kept_campaign()
     return shared
 
 
