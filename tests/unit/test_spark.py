@@ -54,9 +54,11 @@ def session() -> Iterator[Any]:
     folder = str(Path(failing_work.__file__).parent)  # where workers find what these tests send
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", folder)
-        # Jobs of a moment: Java and Spark would spend longer on making them fast than on them.
-        patch.setenv("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
-        with spark.spark_session("local[2,4]") as made:
+        # Jobs of a moment: Java and Spark would spend longer on making them fast, and on checking Spark's own
+        # classes, than on them; a second worker would import everything once more.
+        unchecked = "-XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
+        patch.setenv("JDK_JAVA_OPTIONS", f"-XX:TieredStopAtLevel=1 -XX:+UseSerialGC {unchecked}")
+        with spark.spark_session("local[1,4]") as made:
             made.conf.set("spark.sql.shuffle.partitions", "2")
             made.conf.set("spark.sql.codegen.wholeStage", "false")
             yield made
