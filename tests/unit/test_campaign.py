@@ -253,12 +253,13 @@ def test_published_rule_is_the_papers_algorithm():
 
 def test_simulation_tells_people_once_from_people_each_round():
     pytest.importorskip("ot")
-    once = simulate(
-        gv.Campaign(GRID, epsilon_per_km=2.0), Crowd(PEOPLE), rounds=3, seed=1, hindsight=True
-    )
-    every = simulate(
-        gv.Campaign(GRID, epsilon_per_km=2.0), Crowd(PEOPLE, "each round"), rounds=3, seed=1
-    )
+    once, every = (
+        simulate(gv.Campaign(GRID, epsilon_per_km=2.0), crowd, rounds=3, seed=1, **given)
+        for crowd, given in ((Crowd(PEOPLE), {"hindsight": True, "ends": True}),
+                             (Crowd(PEOPLE, "each round"), {}))
+    )  # fmt: skip
+    assert once.campaign.current.closed  # with its last round: no mechanism follows
+    assert not every.campaign.current.closed
     assert [r.reports for r in once.rounds] == [1000, 2000, 3000]
     assert [r.reports for r in every.rounds] == [3000, 6000, 9000]
     assert once.rounds[-1].floor_km == pytest.approx(0, abs=1e-12)

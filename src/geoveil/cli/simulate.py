@@ -288,6 +288,7 @@ def _run(people: People, options: dict[str, Any], progress: ProgressBar) -> Simu
         rounds=options["rounds"],
         seed=options["seed"],
         hindsight=True,
+        ends=True,
         progress=lambda done, total: progress.update(done / total, f"round {done} of {total}"),
     )
 

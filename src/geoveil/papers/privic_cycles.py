@@ -377,7 +377,7 @@ def _same_promise(setting: Setting, *, campaign: PublishedCampaign) -> Measured:
             for name, dial in DIALS.items()
         }
         for name, rule in rules.items():
-            run = simulate(rule, crowd, rounds=rounds, seed=setting.seed + seed, hindsight=False)
+            run = simulate(rule, crowd, rounds=rounds, seed=setting.seed + seed, ends=True)
             runs.setdefault((epsilon, name), []).append(run)
     last = {}
     for key, each in runs.items():
