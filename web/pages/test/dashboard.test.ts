@@ -211,7 +211,7 @@ test("a script of the page may not be inline, and only the published map may be 
   await service.call("PATCH", `/api/campaigns/${lyon}`, { published: false });
 });
 
-test("two operators see what the other does, and a restart is survived", async () => {
+test("two operators see what the other does, and a service that is out of reach for a while is found again", async () => {
   const gate = await new Gate(service).open();
   const id = await service.campaign({ name: "Together" });
   const [one, other] = await Promise.all([operator(browser, gate, id), operator(browser, gate, id)]);

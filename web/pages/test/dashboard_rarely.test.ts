@@ -168,3 +168,18 @@ test("a campaign that waits for city limits says how it gets them, and promises 
 });
 
 test("a map of 256 cells a side is drawn, moved and read", () => seenLarge(browser, service, 256));
+
+test("a service that stops and starts again is found again, with what was counted meanwhile", async () => {
+  const own = await new Service().start(); // to be stopped
+  const id = await own.campaign({ name: "Stopped" });
+  const { page, close } = await operator(browser, own, id);
+  await page.getByText("live", { exact: true }).waitFor({ timeout: 20_000 });
+  await own.stop();
+  await page.getByText("not connected").waitFor({ timeout: 15_000 });
+  await own.start();
+  await page.getByText("live", { exact: true }).waitFor({ timeout: 20_000 });
+  await own.report(id, 70);
+  await expect.poll(() => page.locator(".figures dd").nth(1).textContent(), { timeout: 20_000 }).toBe("70");
+  await close();
+  await own.end();
+});

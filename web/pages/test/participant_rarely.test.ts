@@ -50,24 +50,6 @@ describe.skipIf(!SERVICE || !executablePath)("the participant page, rarely", () 
     await visit.end();
   });
 
-  it("says that a list was not deleted where it was not", async () => {
-    const visit = await Visit.begin(browser);
-    const { page } = visit;
-    await page.route("**/assets/device_worker-*.js", async (route) => {
-      const answer = await route.fetch();
-      const broken = `IDBFactory.prototype.deleteDatabase = () => { throw new Error(); };\n${await answer.text()}`;
-      await route.fulfill({ response: answer, body: broken });
-    });
-    await open(visit, id);
-    await choosePlace(page);
-    await sendAndWait(page);
-    await page.locator("#erase").click();
-    await page.locator("#erase-now").click();
-    await page.getByText("The list could not be deleted.").waitFor();
-    expect(await page.locator("tbody tr").count()).toBe(1);
-    await visit.end();
-  });
-
   it("lets people choose on the map where the browser has no location", async () => {
     const visit = await Visit.begin(browser);
     await visit.page.addInitScript(() =>
@@ -92,22 +74,6 @@ describe.skipIf(!SERVICE || !executablePath)("the participant page, rarely", () 
     await visit.page.getByText("its last round is over").waitFor();
     await visit.page.locator("#ledger").waitFor();
     expect(await visit.page.locator("#send-now, #again, .map-face, #apart").count()).toBe(0);
-    await visit.end();
-  });
-
-  it("still shows what was sent when a campaign ends, and sends nothing again", async () => {
-    const id = await campaign();
-    const visit = await Visit.begin(browser);
-    const { page } = visit;
-    await open(visit, id);
-    await choosePlace(page);
-    await page.route("**/reports", (route) => route.abort());
-    await page.locator("#send-now").click();
-    await page.locator("#send-again").waitFor();
-    await operator("PATCH", `/api/campaigns/${id}`, { state: "ended" });
-    await page.reload();
-    await page.locator(".receipt", { hasText: "It may have been counted, or not." }).waitFor();
-    expect(await page.locator("#send-again").count()).toBe(0);
     await visit.end();
   });
 
