@@ -2,7 +2,7 @@
 
 import type { Browser, Route } from "playwright-core";
 import { beforeAll, describe, expect, it } from "vitest";
-import { campaign, executablePath, launch, operator, PHONE, SERVICE, Visit } from "./browser.ts";
+import { campaign, executablePath, launch, PHONE, SERVICE, Visit } from "./browser.ts";
 import { choosePlace, open, sendAndWait } from "./participant.ts";
 
 describe.skipIf(!SERVICE || !executablePath)("the participant page, rarely", () => {
