@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -121,6 +122,51 @@ def test_no_slope_is_farther_from_its_expansion_than_said(
 
 
 # -- the bound ---------------------------------------------------------------------------------
+
+
+def expanded(numbers: np.ndarray, rest: float, rho: float) -> Mean:
+    """What is said of g where n, A and B are these nine numbers and |r| ≤ ``rest``."""
+    law = SimpleNamespace(cone=SimpleNamespace(beta_per_km=1.0))
+    shares = np.concatenate(([1.0], -numbers, [rest]))[:, None]
+    return Law._expanded(law, shares, rho, np.zeros(1))
+
+
+def test_g_in_a_square_is_within_what_is_said_of_it_and_may_be_as_far() -> None:
+    """N/D of any n, A, B and rests, at any h: no farther from n + J·h than said; aligned, as far."""
+    generator = np.random.default_rng(5)
+    angle = generator.uniform(0.0, 2.0 * np.pi, 400)
+    for _ in range(60):
+        rho, rest = generator.uniform(0.02, 0.25), generator.choice([0.0, 0.05])
+        numbers = generator.normal(size=9) * generator.choice([0.1, 1.0, 3.0], 9)
+        said = expanded(numbers, rest, rho)
+        n, (aee, aen, ann), (eee, een, enn, nnn) = numbers[:2], numbers[2:5], numbers[5:]
+        h = rho * np.stack((np.cos(angle), np.sin(angle)))
+        east, north = h
+        along = n @ h
+        linear = np.stack((aee * east + aen * north, aen * east + ann * north))
+        square = np.stack((eee * east**2 + 2 * een * east * north + enn * north**2,
+                           een * east**2 + 2 * enn * east * north + nnn * north**2))  # fmt: skip
+        turn = generator.uniform(0.0, 2.0 * np.pi, 400)
+        off = rest * np.stack((np.cos(turn), np.sin(turn)))
+        slope = n[:, None] + linear + square / 2.0 + off
+        height = 1.0 - along - (h * linear).sum(axis=0) / 2.0 - (h * square).sum(axis=0) / 6.0
+        height -= rho * rest * generator.uniform(-1.0, 1.0, 400)
+        jacobian = linear + n[:, None] * along
+        apart = np.hypot(*(slope / height - n[:, None] - jacobian))
+        # Z falls at most so much, whatever its expansion says
+        sound = height >= np.exp(-rho)
+        assert (apart[sound] <= said.rest).all()
+    for rest, way in ((0.0, 0.0), (0.1, 0.0), (0.1, 0.7), (0.0, 2.3)):
+        n, a, b, rho = 0.4, 0.7, 0.9, 0.2
+        e, o = np.cos(way), np.sin(way)
+        numbers = np.array([n * e, n * o, a * e * e, a * e * o, a * o * o,
+                            b * e**3, b * e * e * o, b * e * o * o, b * o**3])  # fmt: skip
+        said = expanded(numbers, rest, rho)
+        slope = n + a * rho + b * rho**2 / 2.0 + rest
+        height = 1.0 - n * rho - a * rho**2 / 2.0 - b * rho**3 / 6.0 - rho * rest
+        farthest = slope / height - n - (a + n * n) * rho
+        # what is said adds up sizes; here all point the same way
+        assert said.rest[0] == pytest.approx(farthest, rel=1e-6)
 
 
 def slopes_and_means(law: Law, at: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
