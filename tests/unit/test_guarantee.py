@@ -143,6 +143,7 @@ def test_one_promise_covers_another(strong: gv.Guarantee, weak: gv.Guarantee) ->
     [
         (PER_KM, LOCAL),
         (gv.GeoIndistinguishability(1e-5), LOCAL),  # far enough away, any ε per km is more
+        (gv.LocalDifferentialPrivacy(1e-9), PER_KM),  # near enough, any ε is
         (
             gv.LocalDifferentialPrivacy(1e-9) + gv.GeoIndistinguishability(1.0),
             PER_KM,

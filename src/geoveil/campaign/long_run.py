@@ -11,7 +11,6 @@ import numpy as np
 import scipy
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import breadth_first_order, connected_components
-from scipy.stats import multinomial
 
 from geoveil import arrays
 from geoveil.arrays import ArrayLike, BoolArray, FloatArray, IntArray
@@ -276,12 +275,13 @@ def long_run(
         law = mechanism.push(target)
         law = law / law.sum()
         if every is not None:
-            counts = every
+            counts = every  # of the multinomial law
+            ways = math.lgamma(crowd + 1) - scipy.special.gammaln(counts + 1).sum(axis=1)
             if (law <= 0).any():
                 raise InvalidInput(
                     "every report must be possible in the long run; use fewer design steps"
                 )
-            chances = multinomial(crowd, law).pmf(counts)
+            chances = np.exp(ways + scipy.special.xlogy(counts, law).sum(axis=1))
         else:
             counts = generator.multinomial(crowd, law, size=arrays.count("samples", samples))
             chances = np.full(samples, 1 / samples)
