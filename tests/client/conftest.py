@@ -14,11 +14,13 @@ import pytest
 from geoveil.client import ledger
 from geoveil.position.position_certificate import Law
 
+_CERTIFIED: dict[bytes, Any] = {}
 
-@pytest.fixture(scope="session", autouse=True)
+
+@pytest.fixture(scope="module", autouse=True)
 def _certified_once() -> Iterator[None]:
     """The same law is certified once for all devices of these tests: it takes longer than their reports."""
-    certify, made = Law.certify, {}
+    certify, made = Law.certify, _CERTIFIED
 
     @wraps(certify)
     def remembered(law: Law, *claim: float) -> Any:
