@@ -116,9 +116,7 @@ def test_draws_follow_the_law_of_the_vectors(name: str) -> None:
     vectors = CountVectors(people, prior.places)
     number = np.array([ours.law.orbits.index(ours.law.by_class(each)) for each in vectors.vectors])
     truth = vectors.vectors[7 * vectors.size // 10]
-    if (
-        name == "two classes"
-    ):  # counts that differ in both: how near one is drawn decides about the other
+    if name == "two classes":  # differing in both: how near one is drawn decides about the other
         truth = np.array([2, 0, 1, 0, 1])
     away = np.linalg.norm(vectors.vectors - truth, axis=1)
     law = ours.weights[number] / np.bincount(number)[number] * np.exp(-2.0 * away)
