@@ -66,12 +66,12 @@ def test_each_limit_of_a_device_holds_by_itself():
         cells=False,
     )
     wide = Limits(lifetime_per_km=9.0, day_per_km=9.0, year_per_km=9.0)
-    assert wide.broken_by(spent, 3.0) is None
-    assert Limits(lifetime_per_km=9.0).broken_by(spent, 3.0) is None
+    assert wide.broken_by(spent, 3.0, 0.0) is None
+    assert Limits(lifetime_per_km=9.0).broken_by(spent, 3.0, 0.0) is None
     for which, cost in used.items():
         exactly = replace(wide, **{f"{which}_per_km": cost + 1.0})
-        assert exactly.broken_by(spent, 1.0) is None
-        assert exactly.broken_by(spent, 1.0 + 1e-9) == which
+        assert exactly.broken_by(spent, 1.0, 0.0) is None
+        assert exactly.broken_by(spent, 1.0 + 1e-9, 0.0) == which
     for limits, most in ((wide, 10.0), (Limits(12.0), 12.0), (Limits(9.0, slack_nats=0.5), 0.5)):
         assert limits.broken_by(spent, 1.0, most - 0.01) is None
         assert limits.broken_by(spent, 1.0, most - 0.01 + 1e-9) == "slack"

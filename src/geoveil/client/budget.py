@@ -188,9 +188,7 @@ class Limits:
     """Of η; ``None`` for 10 nats, or as many as ε per km for ever, so that no report with an ε of 0.02 per km
     or more meets this limit first."""
 
-    def broken_by(
-        self, spent: Spent, epsilon_per_km: float, slack_nats: float = 0.0
-    ) -> Limit | None:
+    def broken_by(self, spent: Spent, epsilon_per_km: float, slack_nats: float) -> Limit | None:
         """Which limit one more report would break; ``None`` where none."""
         cost = as_written(epsilon_per_km)
         for which, limit, sofar in self._each(spent):
