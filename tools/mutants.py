@@ -53,7 +53,11 @@ CORE: dict[str, tuple[str, ...]] = {
         "tests/unit/test_table.py",
         "tests/statistical/test_exact_sampling.py",
     ),
-    "geoveil.document.wire": (_WIRE, "tests/client/test_hostile_documents.py"),
+    "geoveil.document.wire": (
+        _WIRE,
+        "tests/client/test_hostile_documents.py",
+        "tests/unit/test_vectors.py",
+    ),
     "geoveil.client.budget": ("tests/client/test_budget.py", _LEDGER),
     "geoveil.client.ledger": (_LEDGER, _ONE),
     "geoveil.client.device": (

@@ -240,6 +240,18 @@ def test_what_is_erased_is_overwritten(path: Path) -> None:
     assert reported(ledger, 2).round == 2
 
 
+def test_a_report_erases_the_keys_of_other_campaigns_that_have_ended(path: Path) -> None:
+    ledger = Ledger(path)
+    reported(ledger)
+    key = key_of(path)
+    assert key
+    reported(ledger, 2, campaign="https://b.example/c/y", now_s=NOW_S + 999)
+    assert key in everything_in(path.parent)
+    reported(ledger, 3, campaign="https://c.example/c/z", now_s=NOW_S + 1000)
+    assert key not in everything_in(path.parent)
+    assert sum(row == (None,) for row in rows(path, "SELECT key FROM campaign")) == 2
+
+
 # -- files that cannot be trusted ----------------------------------------------------------------
 
 

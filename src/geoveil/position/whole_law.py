@@ -270,8 +270,8 @@ def whole_weights(weights: FloatArray, *, short: bool = False) -> IntArray:
 def leading_bits(weights: IntArray) -> IntArray:
     """The nearest whole numbers that have at most 12 bits before their zeros.
 
-    >>> leading_bits(np.array([1, 4095, 4097, 8191, 1000003])).tolist()
-    [1, 4095, 4098, 8192, 999936]
+    >>> leading_bits(np.array([1, 4095, 4096, 4097, 8191, 1000003])).tolist()
+    [1, 4095, 4096, 4098, 8192, 999936]
     """
     shift = beyond_leading(weights)
     half = np.where(shift > 0, 1 << np.maximum(shift - 1, 0), 0)
