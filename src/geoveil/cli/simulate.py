@@ -253,7 +253,9 @@ def _crowd(
     everybody = options["everybody"].replace("-", " ")
     fake_cell = _middle(grid) if options["fake_cell"] is None else options["fake_cell"]
     if fake_cell >= grid.size:
-        raise click.UsageError(f"--fake-cell ({fake_cell}) must be below {grid.size}, the cells")
+        raise click.UsageError(
+            f"--fake-cell ({fake_cell}) must be below {grid.size}, the number of cells"
+        )
     habits = (everybody, options["churn"], options["fakes"], fake_cell)
     shares: tuple[float, ...] = ()
     if options["choices"] is not None:  # in the order of the promises, from the strongest on
