@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
+from tools import mutants
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = (ROOT / "docs" / "promises.md").read_text(encoding="utf-8")
@@ -31,3 +32,12 @@ def test_what_a_row_names_exists(number: int) -> None:
 
 def test_nothing_is_left_open_on_the_page() -> None:
     assert "@" not in PAGE
+
+
+def test_planted_faults_add_up_to_what_their_row_says() -> None:
+    modules = re.findall(r"^\| `(geoveil\.[\w.]+)` \| (\d+) \| (\d+) \|$", PAGE, re.MULTILINE)
+    assert {name for name, _, _ in modules} == set(mutants.CORE)
+    planted, found = (sum(int(row[column]) for row in modules) for column in (1, 2))
+    share = f"{100 * found / planted:.0f} %"
+    assert f"| all | {planted} | {found}: {share} |" in PAGE
+    assert f"{found} of {planted} faults are found ({share}" in ROWS[30]
