@@ -28,6 +28,8 @@ QUEUED_S = 600
 """How long after its end a round keeps its ids: reports taken in time may still wait for a commit."""
 MOST_ROUNDS_A_SECOND = 10
 """More than can be opened in one campaign: each needs a look at the store and an estimate."""
+LARGEST_ROUND = 999_999_999
+"""No address names a later one, and no device takes one of twice as many."""
 _MOST_ROUNDS, _MOST_UNKNOWN = 4096, 1024
 _STANDING = {
     "paused": "the campaign takes no reports for now; try again later",
@@ -362,13 +364,13 @@ class Campaigns:
             for campaign in self.store.campaigns():
                 if campaign.id in waiting:
                     wanted = waiting[campaign.id]
-                    self.store.prepare(replace(wanted, round=wanted.round + passed))
+                    self.store.prepare(replace(wanted, round=_later(wanted.round, passed)))
                     continue
                 if campaign.state == "ended":
                     continue
                 current, settings = self.look(campaign.id), self.settings(campaign.id)
                 if not self._finished(current, settings):
-                    self._renew(current, settings, current.number + 1 + passed)
+                    self._renew(current, settings, _later(current.number, passed) + 1)
             self.store.mark_copy(None)
         self._began = True
 
@@ -453,6 +455,11 @@ class Campaigns:
         seen_open = current.closed_at_s is None
         self.store.replace_document(record, after=current.number, at_s=now, still_open=seen_open)
         self.forget(current.campaign)
+
+
+def _later(number: int, rounds: int) -> int:
+    """The number so many rounds later, or half-way to the largest: also where a clock is decades wrong."""
+    return number + min(rounds, (LARGEST_ROUND - number) // 2)
 
 
 def _area_fixed() -> Problem:

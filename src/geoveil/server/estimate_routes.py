@@ -13,6 +13,7 @@ from starlette.responses import Response
 from geoveil.document.slots import MOST_SLOTS
 from geoveil.errors import MissingExtra
 from geoveil.server import openapi as api
+from geoveil.server.campaigns import LARGEST_ROUND
 from geoveil.server.handlers import HELD, OPEN_TO_PAGES, OPERATIONS, Sharing, everybody
 from geoveil.server.map_files import MadeOf, Slot, flow_file, looked_at, rendered
 from geoveil.server.openapi import Handler
@@ -28,7 +29,7 @@ _NUMBER = re.compile(r"[1-9][0-9]{0,8}", re.ASCII)
 _SLOT = re.compile(r"0|[1-9][0-9]{0,2}", re.ASCII)
 _ASKED_EACH_TIME = "public, no-cache"
 """A round's file too: another campaign may have its id by now."""
-_ROUND = {"type": "integer", "minimum": 1, "maximum": 999_999_999}
+_ROUND = {"type": "integer", "minimum": 1, "maximum": LARGEST_ROUND}
 _WHICH = {"oneOf": [{"type": "integer", "minimum": 0, "maximum": MOST_SLOTS - 1}, {"const": "all"}]}
 QUERY: dict[str, api.Parameter] = {"round": (_ROUND, "Number of a round.")}
 _OF_SLOT: dict[str, api.Parameter] = {
