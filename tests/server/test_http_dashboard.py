@@ -503,6 +503,7 @@ def test_a_backdrop_may_be_long_and_not_too_long(
     assert_problem(answer, "body-too-large")
     assert shapes._MOST_POSITIONS == 400_000  # which would take seconds here
     monkeypatch.setattr(shapes, "_MOST_POSITIONS", 40_000)
+    monkeypatch.setattr(shapes, "_shape", None)  # of too many none is looked at
     content = line % (",[0,0]" * 40_000)
     answer = ask(service, "PUT", f"{CAMPAIGN}/backdrop", content=content, headers=headers)
     assert_problem(answer, "invalid-geojson")

@@ -72,16 +72,15 @@ def read_shapes(body: bytes) -> list[Shape]:
     shapes: list[Shape] = []
     positions = 0
     for geometry, properties in _geometries(body):
-        shape = _shape(geometry, properties)
-        if shape is None:
+        if geometry.get("type") in _POINTS:
             continue
-        shapes.append(shape)
-        positions += sum(len(line) for line in lines_of(shape))
-        if len(shapes) > _MOST_SHAPES or positions > _MOST_POSITIONS:
+        positions += _positions(geometry)
+        if len(shapes) >= _MOST_SHAPES or positions > _MOST_POSITIONS:
             raise _invalid(
                 f"it must have at most {_MOST_SHAPES:,} shapes with {_MOST_POSITIONS:,} positions in "
                 "all; simplify it"
             )
+        shapes.append(_shape(geometry, properties))
     if not shapes:
         raise _invalid("it must hold lines or areas")
     return shapes
@@ -99,10 +98,19 @@ def _geometries(body: bytes) -> list[Feature]:
         raise _invalid(str(problem)) from None
 
 
-def _shape(geometry: Mapping[str, Any], properties: Mapping[str, Any]) -> Shape | None:
+def _positions(geometry: Mapping[str, Any]) -> int:
+    """How many a line or an area has, before they are looked at; 0 where they cannot be counted."""
     kind = geometry.get("type")
-    if kind in _POINTS:
-        return None
+    if not isinstance(kind, str) or kind not in _COORDINATES:
+        return 0
+    try:
+        return sum(map(len, lines_of(Shape(kind, geometry.get("coordinates"), {}))))
+    except TypeError:
+        return 0
+
+
+def _shape(geometry: Mapping[str, Any], properties: Mapping[str, Any]) -> Shape:
+    kind = geometry.get("type")
     if not isinstance(kind, str) or kind not in _COORDINATES:
         raise _invalid(f"a geometry must be one of {', '.join(_COORDINATES)}")
     try:
