@@ -23,6 +23,7 @@ from client.world import (
     problem,
     refused,
 )
+from geoveil.channel.guarantee import BetweenPositions
 from geoveil.client import Device, Ledger, Patience, Unacknowledged
 from geoveil.client import collector as module
 from geoveil.client.ledger_book import Period
@@ -138,6 +139,15 @@ def test_the_certificate_is_computed_once(path: Path, monkeypatch: pytest.Monkey
     module.offered.cache_clear()  # as in another process: the ledger knows it
     device(collector, path, again="round").report(**PLACE)
     assert len(certified) == 1
+    # the same law in the next round
+    collector.served = document(2, expires_s=NOW_S + 2000).served()
+    later = device(collector, path, again="round")
+    assert later.report(**PLACE).round == 2
+    assert len(certified) == 1
+    later.ledger.forget_ended(document().expires_s)
+    assert later.ledger.certified(document().timeless_id)
+    other = replace(document(), promise=BetweenPositions(2.0, 0.02))
+    assert not later.ledger.certified(other.timeless_id)
     fresh = device(collector, path.with_name("other.db"))
     fresh.report(**PLACE)
     assert len(certified) == 2

@@ -10,6 +10,7 @@ import sqlite3
 import stat
 import sys
 from contextlib import closing
+from dataclasses import replace
 from fractions import Fraction
 from multiprocessing.pool import ThreadPool
 from pathlib import Path
@@ -34,9 +35,8 @@ A = "https://a.example/c/x"
 
 
 def a_round(number: int = 1, *, campaign: str = A, cost: float = 2.0) -> Round:
-    return Round(
-        campaign, SPACE, number, f"{number:064x}", BetweenPositions(cost, 0.01), NOW_S + 1000
-    )
+    mechanism, promise = f"{number:064x}", BetweenPositions(cost, 0.01)
+    return Round(campaign, SPACE, number, mechanism, promise, NOW_S + 1000, mechanism)
 
 
 def reported(
@@ -420,7 +420,7 @@ def test_a_ledger_of_the_first_format_is_taken_over_once(path: Path) -> None:
     assert ledger.totals("https://a.example")[1].epsilon_per_km == 0.3
     assert reported(again, 2).report == f"{2:032x}"
     assert reported(again, 4).round == 4
-    moved = Round(A, "6" * 64, 5, "5" * 64, BetweenPositions(2.0, 0.01), NOW_S + 1)
+    moved = replace(a_round(5), space="6" * 64)
     assert reason(lambda: again.check(moved, LIMITS, NOW_S)) == "space"
 
 

@@ -327,8 +327,9 @@ class Device:
             mechanism=document.id,
             promise=cost_of(document),
             expires_s=document.expires_s,
+            timeless=document.timeless_id,
         )
-        if not self.ledger.certified(document.id):
+        if not self.ledger.certified(document.timeless_id):
             check_promise(document)
         return document, current
 

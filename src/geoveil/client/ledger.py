@@ -103,11 +103,11 @@ class Ledger:
             tables.forget_ended(book, now_s)
             tables.open_campaign(book, name, period, randomness)
 
-    def certified(self, mechanism: str) -> bool:
-        """Whether the promise of a document was checked here before: it takes longest, and never changes."""
+    def certified(self, timeless: str) -> bool:
+        """Whether the promise of a document was checked here before, in whatever round: it takes longest."""
         with self._book() as book:
             known = "SELECT 1 FROM certified WHERE mechanism = ?"
-            return book.execute(known, (mechanism,)).fetchone() is not None
+            return book.execute(known, (timeless,)).fetchone() is not None
 
     def check(self, current: Round, limits: Limits, now_s: float) -> None:
         """Refuse another space than the first, and a report that the budget does not hold."""
@@ -134,8 +134,7 @@ class Ledger:
                 return earlier
             tables.check(book, current, limits, now_s)
             tables.forget_ended(book, now_s)
-            told = (current.mechanism, current.expires_s)
-            book.execute("INSERT OR IGNORE INTO certified VALUES (?, ?)", told)
+            book.execute(tables.CERTIFIED, (current.timeless, current.expires_s))
             return period.bits(tables.key(book, current, period, randomness), current.mechanism)
 
     @without_frames

@@ -77,8 +77,8 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         "CREATE INDEX charge_between_cells ON charge (number) WHERE slack_nats IS NULL",
         "ALTER TABLE origin_total ADD COLUMN slack_nats TEXT NOT NULL DEFAULT '0'",
         """CREATE TABLE certified (
-            mechanism TEXT PRIMARY KEY,  -- SHA-256 of a document whose promise was checked here
-            expires_s INTEGER NOT NULL
+            mechanism TEXT PRIMARY KEY,  -- SHA-256 of a document whose promise was checked here, of no round
+            expires_s INTEGER NOT NULL   -- the last end of those of any round
         ) WITHOUT ROWID""",
     ),
     (
@@ -160,6 +160,8 @@ class Round:
     mechanism: str
     promise: BetweenPositions
     expires_s: int
+    timeless: str
+    """SHA-256 of the document but for its round and times: the same where another round has the same law."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,6 +196,10 @@ def moved_on(key: bytes, steps: int) -> bytes:
 
 
 _NAMES = ", ".join(field.name for field in fields(Charge))
+CERTIFIED = """
+    INSERT INTO certified VALUES (?, ?)
+    ON CONFLICT (mechanism) DO UPDATE SET expires_s = max(expires_s, excluded.expires_s)
+"""
 
 
 def charges(book: sqlite3.Connection, which: str, *values: Any) -> list[Charge]:

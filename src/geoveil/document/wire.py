@@ -99,6 +99,11 @@ class MechanismDocument:
         """SHA-256 of the canonical bytes, in hexadecimal."""
         return canonical.document_id(self.to_dict())
 
+    @cached_property
+    def timeless_id(self) -> str:
+        """The id of the same document in no round and at no time: what was certified once holds for all."""
+        return replace(self, round=0, not_before_s=0, expires_s=0).id
+
     @property
     def epsilon_per_km(self) -> float:
         """The promise."""

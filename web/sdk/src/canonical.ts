@@ -40,7 +40,7 @@ export function unhex(text: string): Uint8Array<ArrayBuffer> | undefined {
   return Uint8Array.from({ length: text.length / 2 }, (_, at) => Number.parseInt(text.slice(2 * at, 2 * at + 2), 16));
 }
 
-export function isWhole(value: unknown, least: number, most: number): value is number {
+export function isWhole(value: unknown, least: number, most = LARGEST): value is number {
   return typeof value === "number" && Number.isInteger(value) && least <= value && value <= Math.min(most, LARGEST);
 }
 

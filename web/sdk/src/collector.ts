@@ -123,8 +123,7 @@ async function readUpTo(response: Response, limit: number): Promise<Uint8Array> 
 
 function waitOf(given: string): number {
   if (/^\s*\d+\s*$/.test(given)) return Math.min(Number(given), 1e9);
-  const date = Date.parse(given);
-  return Number.isNaN(date) ? 0 : Math.max(0, (date - Date.now()) / 1000);
+  return Math.max(0, (Date.parse(given) - Date.now()) / 1000) || 0; // of no date none
 }
 
 /** At most `attempts` tries within `totalS`; the k-th pause is random, up to `firstS`·2ᵏ. */

@@ -283,7 +283,7 @@ export class Device {
       throw problem;
     }
     seen?.(document, this.collector.levels);
-    if (!(await this.ledger.certified(document.id))) await refusing(() => document.checkPromise());
+    if (!(await this.ledger.certified(document.timeless))) await refusing(() => document.checkPromise());
     return [
       document,
       {
@@ -293,6 +293,7 @@ export class Device {
         mechanism: document.id,
         promise: costOf(document),
         expiresS: document.expiresS,
+        timeless: document.timeless,
       },
     ];
   }
@@ -329,15 +330,14 @@ export class Device {
 
   private async receipt(charge: Charge): Promise<Receipt> {
     const spent = await this.ledger.spent(this.address.origin, 0);
-    const { round, mechanism, report, cell, lat, lng, to, epsilonPerKm, slackNats } = charge;
+    const { round, mechanism, report, cell, lat, lng, to, slot, epsilonPerKm, slackNats } = charge;
     return {
       campaign: this.address.campaign,
-      ...{ round, mechanism, report, cell, lat, lng, epsilonPerKm, slackNats },
+      ...{ round, mechanism, report, cell, lat, lng, slot, epsilonPerKm, slackNats },
       ...(to && { to }),
       budgetLeftPerKm: leftOf(this.limits.lifetime, spent.lifetime),
       operatorSpentPerKm: spent.operator.noLess(),
       acknowledged: charge.state === "acknowledged",
-      ...(charge.slot === undefined ? {} : { slot: charge.slot }),
     };
   }
 

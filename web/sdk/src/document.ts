@@ -40,7 +40,7 @@ const FIELDS = [
 ];
 const OPTIONAL = ["slots", "trips"];
 
-/** Documents whose certificate was computed by this program, by their id, and whether they keep their promise. */
+/** Documents whose certificate was computed by this program, by `timeless`, and whether they keep their promise. */
 const KEPT = new Map<string, boolean>();
 const MOST_KEPT = 256;
 
@@ -53,6 +53,8 @@ export interface Promised {
 /** One level of one round as everybody receives it; its id is the SHA-256 of its canonical text. */
 export class MechanismDocument {
   readonly id: string;
+  /** The id of the same document in no round and at no time: what was certified once holds for all. */
+  readonly timeless: string;
   readonly campaign: string;
   readonly round: number;
   /** Its number among the promises that the campaign offers, from 0; ε rises with it. */
@@ -70,8 +72,16 @@ export class MechanismDocument {
   /** Whether a report names two places, where a trip began and where it ended. */
   readonly trips: boolean;
 
-  private constructor(id: string, values: JsonObject, area: Area, law: WholeLaw, slots: Slots | undefined) {
+  private constructor(
+    id: string,
+    timeless: string,
+    values: JsonObject,
+    area: Area,
+    law: WholeLaw,
+    slots: Slots | undefined,
+  ) {
     this.id = id;
+    this.timeless = timeless;
     this.campaign = values["campaign"] as string;
     this.round = values["round"] as number;
     this.level = values["level"] as number;
@@ -91,9 +101,9 @@ export class MechanismDocument {
 
   /** Refuse it unless its whole numbers keep the promise between any two positions; takes longest by far. */
   checkPromise(): void {
-    const kept = KEPT.get(this.id) ?? this.law.keeps(this.promise.epsilonPerKm, this.promise.slackNats);
+    const kept = KEPT.get(this.timeless) ?? this.law.keeps(this.promise.epsilonPerKm, this.promise.slackNats);
     if (KEPT.size >= MOST_KEPT) KEPT.clear();
-    KEPT.set(this.id, kept);
+    KEPT.set(this.timeless, kept);
     require(kept, "certificate");
   }
 
@@ -103,9 +113,11 @@ export class MechanismDocument {
     require(isObject(parsed), "json");
     const { id: claimed, ...values } = parsed;
     const { area, law, slots } = checked(values);
-    const id = await sha256(canonicalText({ ...values, space: area.json }));
-    require(claimed === undefined || claimed === null || claimed === id, "id");
-    return new MechanismDocument(id, values, area, law, slots);
+    const told = { ...values, space: area.json };
+    const id = await sha256(canonicalText(told));
+    require((claimed ?? id) === id, "id");
+    const timeless = await sha256(canonicalText({ ...told, round: 0, not_before: 0, expires: 0 }));
+    return new MechanismDocument(id, timeless, values, area, law, slots);
   }
 
   /** All levels that a campaign offers, by number, from the body of one answer. */
@@ -113,7 +125,7 @@ export class MechanismDocument {
     const parsed = parse(body, LARGEST_ANSWER);
     require(isObject(parsed), "json");
     if (parsed["kind"] !== "levels") {
-      require((parsed["id"] ?? null) !== null, "id");
+      require(parsed["id"] != null, "id");
       require(body.length <= LARGEST_BYTES, "size");
       return [await MechanismDocument.read(parsed)];
     }
@@ -124,7 +136,7 @@ export class MechanismDocument {
     require(several, "levels");
     for (const each of listed) {
       require(isObject(each), "json");
-      require((each["id"] ?? null) !== null, "id");
+      require(each["id"] != null, "id");
       const size = sound("json", () => new TextEncoder().encode(canonicalText(each)).length);
       require(size <= LARGEST_BYTES, "size");
     }
@@ -217,7 +229,7 @@ function aboveZero(values: JsonObject, name: string): number {
 function checkTogether(levels: readonly MechanismDocument[]): void {
   require(levels.every((level, number) => level.level === number), "levels");
   const shared = ({ campaign, round, slots, trips, notBeforeS, expiresS, area }: MechanismDocument): string =>
-    JSON.stringify([campaign, round, slots ?? null, trips, notBeforeS, expiresS, canonicalText(area.json)]);
+    JSON.stringify([campaign, round, slots, trips, notBeforeS, expiresS, canonicalText(area.json)]);
   levels.slice(1).forEach((other, at) => {
     const one = levels[at]!;
     require(shared(one) === shared(other), "levels");

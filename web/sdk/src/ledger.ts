@@ -57,6 +57,8 @@ export interface Round {
   readonly mechanism: string;
   readonly promise: Promised;
   readonly expiresS: number;
+  /** SHA-256 of the document but for its round and times. */
+  readonly timeless: string;
 }
 
 /** What is known of a campaign; `key` makes the reports of `next` and of later numbers, and is null once erased. */
@@ -72,7 +74,7 @@ interface Book {
   format: typeof FORMAT;
   campaigns: Record<string, Page>;
   charges: Charge[];
-  /** Documents whose promise was checked here, and when they end. */
+  /** Documents whose promise was checked here, by `timeless`, and when they end. */
   certified: Record<string, number>;
 }
 
@@ -125,8 +127,8 @@ export class Ledger {
     return reported(await this.book(), campaign, period, mechanism);
   }
 
-  async certified(mechanism: string): Promise<boolean> {
-    return Object.hasOwn((await this.book()).certified, mechanism);
+  async certified(timeless: string): Promise<boolean> {
+    return Object.hasOwn((await this.book()).certified, timeless);
   }
 
   async spent(origin: string, nowS: number): Promise<Spent> {
@@ -155,7 +157,7 @@ export class Ledger {
       if (earlier) return earlier;
       check(book, current, limits, nowS);
       forgetEnded(book, nowS);
-      book.certified[current.mechanism] = current.expiresS;
+      book.certified[current.timeless] = current.expiresS;
       return bitsOf(await keyFor(book, current, period), current.mechanism, period);
     });
   }
@@ -178,8 +180,8 @@ export class Ledger {
       if (earlier) return earlier;
       check(book, current, limits, nowS);
       const { campaign, number: round, mechanism, promise } = current;
-      const paid = { campaign, round, mechanism, report, ...promise, ...drawn, day: dayOf(nowS) };
-      const charge: Charge = { ...paid, state: "sent", problem: "", ...(slot === undefined ? {} : { slot }) };
+      const paid = { campaign, round, mechanism, report, slot, ...promise, ...drawn, day: dayOf(nowS) };
+      const charge: Charge = { ...paid, state: "sent", problem: "" };
       book.charges.push(charge);
       await moveOn(book, campaign, period);
       return charge;
@@ -214,7 +216,7 @@ export class Ledger {
       throw new Refused("ledger-unreadable", nameOf(problem));
     }
     if (kept === undefined) return { book: { format: FORMAT, campaigns: {}, charges: [], certified: {} }, version: 0 };
-    if (!isWhole(kept.version, 1, 2 ** 53) || !isBook(kept.book)) throw new Refused("ledger-unreadable");
+    if (!isWhole(kept.version, 1) || !isBook(kept.book)) throw new Refused("ledger-unreadable");
     return { book: kept.book, version: kept.version };
   }
 
@@ -355,17 +357,17 @@ function isBook(value: unknown): value is Book {
   if (!isObject(value) || value["format"] !== FORMAT) return false;
   const { campaigns, charges, certified } = value;
   if (!isObject(campaigns) || !isObject(certified) || !Array.isArray(charges)) return false;
-  const times = Object.values(certified).every((expiresS) => isWhole(expiresS, 0, 2 ** 53));
+  const times = Object.values(certified).every((expiresS) => isWhole(expiresS, 0));
   return times && Object.values(campaigns).every(isPage) && charges.every(isCharge);
 }
 
 function isPage(page: unknown): boolean {
   if (!isObject(page)) return false;
   const { space, expiresS, again, next, key } = page;
-  const known = (space === null || typeof space === "string") && (expiresS === null || isWhole(expiresS, 0, 2 ** 53));
+  const known = (space === null || typeof space === "string") && (expiresS === null || isWhole(expiresS, 0));
   if (key === null) return known && again === null && next === null;
   const usual = again === "never" || again === "day" || again === "round";
-  return known && usual && isWhole(next, 0, 2 ** 53) && typeof key === "string" && unhex(key)?.length === 32;
+  return known && usual && isWhole(next, 0) && typeof key === "string" && unhex(key)?.length === 32;
 }
 
 function isCharge(charge: unknown): boolean {
@@ -376,13 +378,13 @@ function isCharge(charge: unknown): boolean {
     (cost) => typeof cost === "number" && Number.isFinite(cost) && cost >= 0,
   );
   const places = isDrawn(charge) && (to === undefined || (isObject(to) && isDrawn(to)));
-  const wholes = isWhole(charge["round"], 1, 2 ** 53) && isWhole(charge["day"], 0, 2 ** 53);
-  const slotted = charge["slot"] === undefined || isWhole(charge["slot"], 0, 2 ** 53);
-  if (!slotted) return false;
-  return texts && costs && places && wholes && (state === "sent" || state === "acknowledged" || state === "refused");
+  const wholes = isWhole(charge["round"], 1) && isWhole(charge["day"], 0);
+  const slotted = charge["slot"] === undefined || isWhole(charge["slot"], 0);
+  const known = state === "sent" || state === "acknowledged" || state === "refused";
+  return texts && costs && places && wholes && slotted && known;
 }
 
 function isDrawn({ cell, lat, lng }: Record<string, unknown>): boolean {
   const degrees = [lat, lng].every((value) => typeof value === "number" && Number.isFinite(value));
-  return degrees && isWhole(cell, 0, 2 ** 53);
+  return degrees && isWhole(cell, 0);
 }

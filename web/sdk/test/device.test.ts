@@ -19,6 +19,7 @@ import {
   Unacknowledged,
 } from "../src/index.ts";
 import { bitsOf, movedOn } from "../src/keys.ts";
+import { WholeLaw } from "../src/law.ts";
 import { FakeCollector, PARIS, problem, served } from "./collector.ts";
 import { bytes, type Edit, edited, load, mechanism } from "./vectors.ts";
 
@@ -72,6 +73,20 @@ describe("before and after a report", () => {
     const { reports, spent, operator, budgetLeftPerKm } = await device.standing();
     expect([reports, spent, budgetLeftPerKm]).toEqual([1, operator, 8]);
     expect(spent.epsilonPerKm).toBe(2);
+  });
+
+  it("certifies a law once, whatever rounds have it", async () => {
+    const keeps = vi.spyOn(WholeLaw.prototype, "keeps");
+    const ledger = new MemoryStorage();
+    const device = await opened({ ledger, again: "round" });
+    for (const round of [71, 72]) {
+      collector.document = await served("paris", { round, expires: NOW_S + 1000 * round });
+      expect((await device.report(PARIS)).round).toBe(round);
+    }
+    expect(keeps.mock.calls.length).toBeLessThanOrEqual(1); // none where another test has asked
+    keeps.mockRestore();
+    const { certified } = (await ledger.load())!.book as { certified: Record<string, number> };
+    expect(Object.values(certified)).toEqual([NOW_S + 72_000]);
   });
 
   it("shows a document that it then refuses", async () => {
