@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ import pytest
 
 from geoveil.document.wire import MechanismDocument
 from geoveil.server.campaigns import QUEUED_S, Campaigns
-from geoveil.server.trusted_clock import CERTAIN_S, JUMP_S, SETTLE_S, TrustedClock
+from geoveil.server.trusted_clock import CERTAIN_S, JUMP_S, SETTLE_S, SLOW_S, TrustedClock
 from geoveil.server.worker import Jobs
 from geoveil.store import Store, copy_store, open_store, restore_backup, write_backup
 from server.rounds_support import HOUR, NOON, City, campaign_settings, concluded
@@ -35,8 +36,11 @@ class Machine:
     def uptime(self) -> float:
         return self.true_s - NOON + 100.0
 
-    def clock(self, seen_s: float | None = None) -> TrustedClock:
-        return TrustedClock(seen_s=seen_s, wall=self.wall, uptime=self.uptime, tell=self._tell)
+    def clock(
+        self, seen_s: float | None = None, shared: Callable[[], float | None] = lambda: None
+    ) -> TrustedClock:
+        ours = {"wall": self.wall, "uptime": self.uptime, "tell": self._tell}
+        return TrustedClock(seen_s=seen_s, shared=shared, **ours)  # type: ignore[arg-type]
 
     def _tell(self, name: str, **facts: Any) -> None:
         self.told.append(name)
@@ -96,6 +100,36 @@ def test_a_start_long_after_or_before_the_last_look_is_a_jump(
     assert (not clock.in_doubt, clock.certain) == (trusted, trusted)
     machine.true_s += SETTLE_S
     assert not clock.in_doubt
+
+
+@YEARS
+def test_a_clock_that_others_share_is_gone_by(wrong_s: float) -> None:
+    machine, theirs = Machine(), Machine()
+    machine.wrong_s = wrong_s
+    clock = machine.clock(seen_s=NOON, shared=theirs.wall)
+    assert (clock(), clock.in_doubt, clock.certain) == (NOON, False, True)
+    assert machine.told == ["clock-apart"]
+    machine.true_s += 60
+    theirs.true_s += 60
+    machine.wrong_s = 0.0  # put right between two looks: a jump, until the next one
+    assert (clock(), clock.in_doubt) == (NOON + 60, True)
+    clock.compare()
+    assert (clock(), clock.in_doubt, clock.apart_s) == (NOON + 60, False, 0.0)
+    assert machine.told[1:] == ["clock-jumped", "clock-apart", "clock-back"]
+    theirs.true_s += 600.0  # the shared one jumps
+    clock.compare()
+    assert (clock(), clock.in_doubt) == (NOON + 60, True)
+
+
+def test_an_answer_about_the_time_that_was_long_on_its_way_tells_nothing() -> None:
+    machine = Machine()
+
+    def slowly(seconds: float) -> float:
+        machine.true_s += seconds
+        return machine.true_s - 100.0
+
+    assert machine.clock(shared=lambda: slowly(SLOW_S + 0.1)).apart_s == 0.0
+    assert machine.clock(shared=lambda: slowly(0.5)).apart_s == 99.75
 
 
 # -- campaigns under it ----------------------------------------------------------------------------
@@ -166,6 +200,23 @@ def test_a_clock_wrong_for_long_heals_within_a_minute(wrong_s: float, hours: flo
     town.report(100)
     town.pass_s(3 * HOUR + 60, every_s=60)
     assert town.campaigns.state("paris")["estimate"]["reports"] >= 100
+
+
+@YEARS
+def test_services_whose_clocks_are_apart_do_not_replace_each_others_rounds(wrong_s: float) -> None:
+    """Over one database, whose clock they share."""
+    town, other = Town(round_hours=3.0), Machine()
+    shared = town.machine.wall
+    town.campaigns.clock = town.machine.clock(shared=shared)
+    other.wrong_s = wrong_s
+    beside = Campaigns(town.store, clock=other.clock(shared=shared))
+    town.report(1)
+    for _ in range(60):
+        town.pass_s(1)
+        other.true_s += 1
+        beside.tick()
+    assert town.usable().round == 1
+    assert other.told == ["clock-apart"]
 
 
 @YEARS

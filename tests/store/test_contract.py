@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -23,6 +24,7 @@ class TestSqlite(StoreContract):
     @pytest.fixture
     def store(self, tmp_path: Path) -> Iterator[Store]:
         store = open_store(tmp_path / "store.db")
+        assert store.shared_time_s() is None  # one machine has the file
         yield store
         store.close()
 
@@ -33,3 +35,9 @@ class TestPostgres(StoreContract):
         store = open_store(postgres.database())
         yield store
         store.close()
+
+    def test_services_share_the_clock_of_the_database(self, store: Store) -> None:
+        before_s = time.time()
+        shared_s = store.shared_time_s()
+        assert shared_s is not None
+        assert before_s - 1.0 <= shared_s <= time.time() + 1.0

@@ -116,6 +116,10 @@ class Service:
             ),
             "geoveil_connections": ("Open connections.", lambda: len(self.places)),
             "geoveil_listeners": ("Open streams of events.", lambda: self.listening.taken),
+            "geoveil_clock_apart_seconds": (
+                "Between the machine's clock and the database's, of all processes together.",
+                lambda: abs(self.clock.apart_s),
+            ),
         }
         self.shared_metrics = SharedMetrics(self.metrics, place)
 

@@ -328,6 +328,7 @@ class Campaigns:
 
         Returns the closings without an estimate, for a ``Worker``.
         """
+        self.clock.compare()
         if not self.clock.in_doubt:
             if not self._began:
                 self._open_above()

@@ -263,12 +263,15 @@ class Server(uvicorn.Server):
             token = await asyncio.to_thread(Tokens(store).prepare, given)
         started = _started(self._settings, store, token)
         seen_s = await asyncio.to_thread(store.time_kept)
+        clock = await asyncio.to_thread(
+            TrustedClock, seen_s=seen_s, shared=store.shared_time_s, tell=self._log.event
+        )
         self._service = Service(
             store,
             self._settings,
             base_url=url_of(self._settings),
             log=self._log,
-            clock=TrustedClock(seen_s=seen_s, tell=self._log.event),
+            clock=clock,
             place=self._place,
         )
         self.config.loaded_app = Application(self._service)

@@ -15,6 +15,8 @@ JUMP_S = 5.0
 """A difference beyond this between two clocks that began together is no correction but a jump."""
 SETTLE_S = 30.0
 """How long a clock that jumped must go on evenly before its time is taken."""
+SLOW_S = 1.0
+"""An answer about the time that took longer tells nothing."""
 CERTAIN_S = 86_400.0
 """How long a clock must have gone on evenly before anything is done that cannot be taken back."""
 
@@ -31,7 +33,10 @@ class TrustedClock:
     Small corrections are followed. After a jump the time goes on as before; once the clock has gone on
     evenly for ``SETTLE_S`` seconds its time is taken, for it may as well have been put right.
     ``seen_s`` is when a service last looked at the same store: a start within a day after that is no
-    jump. ``tell`` is told ``clock-jumped``, ``clock-back`` and ``clock-taken``.
+    jump. ``shared`` is the clock of a database that services on several machines have in common: all go by
+    that, as of the last :meth:`compare`, or each would replace the rounds of the others as expired or not yet
+    begun. ``tell`` is told ``clock-jumped``, ``clock-back`` and ``clock-taken``, and ``clock-apart`` where
+    the machine's own clock is another than the shared one.
 
     >>> wall, uptime = [1000.0], [5.0]
     >>> clock = TrustedClock(wall=lambda: wall[0], uptime=lambda: uptime[0])
@@ -49,17 +54,21 @@ class TrustedClock:
         seen_s: float | None = None,
         wall: Callable[[], float] = time.time,
         uptime: Callable[[], float] = uptime_s,
+        shared: Callable[[], float | None] = lambda: None,
         tell: Callable[..., None] = lambda name, **facts: None,
     ) -> None:
-        self._wall, self._uptime, self._tell = wall, uptime, tell
+        self._wall, self._uptime, self._shared, self._tell = wall, uptime, shared, tell
         self._lock = Lock()
+        self.apart_s = self._told_apart_s = 0.0
+        """Of the machine's clock before the shared one, at the last look, and as it was told."""
+        self.compare()
         now_s = uptime()
-        self._ahead_s = wall() - now_s
+        self._ahead_s = self._time() - now_s
         """Of the trusted time before the uptime."""
         self._jumped: tuple[float, float] | None = None
         """How far the clock is ahead since it jumped, and the uptime then."""
         self._even_since_s = now_s - CERTAIN_S
-        if seen_s is not None and not -JUMP_S <= wall() - seen_s <= CERTAIN_S:
+        if seen_s is not None and not -JUMP_S <= self._time() - seen_s <= CERTAIN_S:
             self._jump(now_s, self._ahead_s)
             self._even_since_s = now_s
 
@@ -67,6 +76,19 @@ class TrustedClock:
         """The time now, in seconds since 1970."""
         with self._lock:
             return self._look()
+
+    def compare(self) -> None:
+        """Look at the clock that others share, where there is one; until the next look ours goes on."""
+        asked_s = self._uptime()
+        theirs_s = self._shared()
+        took_s = self._uptime() - asked_s
+        if theirs_s is None or took_s > SLOW_S:
+            return
+        with self._lock:
+            self.apart_s = self._wall() - (theirs_s + took_s / 2)
+            if abs(self.apart_s - self._told_apart_s) > JUMP_S:
+                self._told_apart_s = self.apart_s
+                self._say("clock-apart", by_s=round(self.apart_s))
 
     @property
     def in_doubt(self) -> bool:
@@ -82,9 +104,12 @@ class TrustedClock:
             self._look()
             return self._jumped is None and self._uptime() - self._even_since_s >= CERTAIN_S
 
+    def _time(self) -> float:
+        return self._wall() - self.apart_s
+
     def _look(self) -> float:
         now_s = self._uptime()
-        ahead_s = self._wall() - now_s
+        ahead_s = self._time() - now_s
         if self._jumped is None:
             if abs(ahead_s - self._ahead_s) <= JUMP_S:
                 self._ahead_s = ahead_s

@@ -455,6 +455,10 @@ class Store(ABC):
         seen_s: int | None = self._value("SELECT seen_at_s FROM upkeep")
         return seen_s
 
+    def shared_time_s(self) -> float | None:
+        """The time by the database's own clock, which services on several machines share; else ``None``."""
+        return None
+
     def mark_copy(self, at_s: int | None) -> None:
         """Say that this is a copy of a store as of some time, or (``None``) no longer one."""
         if at_s is None:

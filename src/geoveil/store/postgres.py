@@ -242,6 +242,9 @@ class PostgresStore(Store):
     def settle(self) -> None:
         """The log is the server's own."""
 
+    def shared_time_s(self) -> float:
+        return float(self._value("SELECT extract(epoch FROM clock_timestamp())"))
+
     def check(self) -> None:
         """Raise ``StoreFailed`` unless the store can read and write now: rewrites its version.
 
