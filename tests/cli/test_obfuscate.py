@@ -20,7 +20,7 @@ from click.testing import CliRunner, Result
 import geoveil as gv
 from geoveil.cli.program import program
 from geoveil.document.saved import load_mechanism, mechanism_from_dict
-from geoveil.table.locations import numbers
+from geoveil.table.columns import numbers
 from geoveil.table.reader import open_table
 from geoveil.table.results import read_result
 

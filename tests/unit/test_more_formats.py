@@ -18,7 +18,7 @@ from geoveil.cli.program import program
 from geoveil.errors import InvalidFile, InvalidInput, MissingExtra
 from geoveil.space.masked_grid import MaskedGrid
 from geoveil.table.amounts import read_districts, read_raster
-from geoveil.table.locations import numbers
+from geoveil.table.columns import numbers
 from geoveil.table.reader import open_table
 from geoveil.table.results import read_result
 

@@ -204,7 +204,8 @@ def test_frames_that_cannot_be_read(frame: Any, problem: str) -> None:
     assert "48.85" not in str(caught.value)
 
 
-def test_what_is_slow_to_import_is_not_imported_for_others() -> None:
+def test_what_is_slow_to_import_is_not_imported_for_others(tmp_path: Path) -> None:
+    (tmp_path / "places.csv").write_text("who,lat,lng\na,1,2\n\n")
     code = (
         "import sys; from geoveil.table.obfuscation import obfuscate;"
         "from geoveil.mechanism import ContinuousLaplace, PlanarGeometric;"
@@ -213,9 +214,17 @@ def test_what_is_slow_to_import_is_not_imported_for_others() -> None:
         "made = [ContinuousLaplace(epsilon_per_km=1.0), PlanarGeometric(grid, epsilon_per_km=1.0)];"
         "[obfuscate({'lat': [1.0], 'lng': [2.0]}, each) for each in made];"
         "slow = {'pandas', 'geopandas', 'pyarrow', 'scipy.fft', 'scipy.ndimage', 'scipy.special'};"
-        "assert not slow & set(sys.modules), slow & set(sys.modules)"
+        "assert not slow & set(sys.modules), slow & set(sys.modules);"
+        "from geoveil.table.locations import Reading; from geoveil.table import obfuscation, writer;"
+        "[obfuscation.obfuscate_table("
+        "    Reading().locations(Reading().open(source), keep=['who']), obfuscation.Reporter(made[1]),"
+        "    lambda schema: writer.create_table(target, schema, document={}))"
+        " for source, target in (('places.csv', 'noisy.csv'), ('places.csv', 'noisy.parquet'),"
+        "                        ('places.csv', 'noisy.geojson'), ('noisy.geojson', 'again.csv'))];"
+        "assert 'pyarrow' in sys.modules and 'pandas' not in sys.modules"
     )
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60, cwd=tmp_path)
+    assert (tmp_path / "again.csv").read_text().startswith("cell,lat,lng,who,geoveil\n")
 
 
 needs_pandas = pytest.mark.skipif(

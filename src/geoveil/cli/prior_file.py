@@ -14,7 +14,8 @@ from geoveil.errors import InvalidFile, number_of
 from geoveil.space.space import MapSpace, Space
 from geoveil.table import results, streamed
 from geoveil.table.amounts import Districts, Raster, is_raster, read_districts, read_raster
-from geoveil.table.locations import Extent, Reading, cell_numbers, list_columns, numbers
+from geoveil.table.columns import cell_numbers, numbers
+from geoveil.table.locations import Extent, Reading, list_columns
 from geoveil.table.reader import TableReader
 
 _MANY_OUTSIDE = 0.01

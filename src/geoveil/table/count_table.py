@@ -10,7 +10,8 @@ import numpy as np
 
 from geoveil.arrays import FloatArray, IntArray
 from geoveil.errors import InvalidFile
-from geoveil.table.locations import find_column, list_columns, numbers
+from geoveil.table.columns import numbers
+from geoveil.table.locations import find_column, list_columns
 from geoveil.table.reader import format_of, open_table
 from geoveil.table.writer import binary_sink, put_columns
 

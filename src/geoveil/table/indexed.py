@@ -18,6 +18,7 @@ from geoveil.document.canonical import strict_json
 from geoveil.errors import InvalidFile, require
 from geoveil.space.projection import check_degrees
 from geoveil.table import reader
+from geoveil.table.columns import arrow_numbers
 
 _POINT_BYTES = 21  # WKB: byte order, type (uint32), x, y (float64)
 _SECTION_ROWS = 1 << 20  # at least, for a section of several row groups
@@ -46,7 +47,7 @@ class IndexedReader(reader.TableReader):
         if reader.GEOMETRY[0] in columns:
             self._shapes = batch.column(geometry)
             lng, lat = points_of(self._shapes)
-            arrays |= {reader.GEOMETRY[0]: pa.array(lat), reader.GEOMETRY[1]: pa.array(lng)}
+            arrays |= dict(zip(reader.GEOMETRY, map(arrow_numbers, (lat, lng)), strict=True))
         return pa.RecordBatch.from_arrays([arrays[name] for name in columns], columns)
 
     def shape_of(self, row: int) -> str | None:

@@ -14,7 +14,8 @@ from geoveil.arrays import BoolArray, FloatArray, IntArray, instance
 from geoveil.errors import InvalidFile, InvalidInput, number_of
 from geoveil.space.box import Box
 from geoveil.space.outside import SWAPPED, OutsideCount, no_degrees, on_earth
-from geoveil.table.reader import GEOMETRY, Source, TableReader, entries, is_said, open_table
+from geoveil.table.columns import arrow_numbers, entries, is_said, numbers
+from geoveil.table.reader import GEOMETRY, Source, TableReader, open_table
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -27,7 +28,6 @@ ORIGIN_WORDS = ("from", "origin", "start", "pickup")
 DESTINATION_WORDS = ("to", "destination", "end", "dropoff")
 """With these before their names, columns hold the begin and the end of a trip: ``to_lat``."""
 
-_NUMBER = r"^[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?$"
 _DATA = re.compile(
     r"^\s*[-+]?\d+([.,]\d*)?\s*$"  # a number
     r"|\d[.,]\d"
@@ -37,7 +37,8 @@ _DATA = re.compile(
     re.IGNORECASE,
 )
 
-_DECIMAL_COMMA = r"^([-+]?[0-9]+),([0-9]+)$"
+_NO_LAND = (1.58, 3.15)
+"""Degrees of latitude and longitude around (0, 0) with no land at all: all that radians can be."""
 _IN_MINUTES = re.compile(r"\d\s*[°º˚]")
 
 
@@ -111,45 +112,6 @@ def list_columns(columns: Sequence[str]) -> str:
     shown = ", ".join(name[:40] for name in columns[:40])
     more = f" and {len(columns) - 40} more" if len(columns) > 40 else ""
     return f"it has {shown}{more}" if columns else "it has no columns"
-
-
-def numbers(values: pa.Array, *, degrees: bool = False) -> FloatArray:
-    """A column as floats; whatever is not a number becomes NaN.
-
-    A comma between the digits of ``degrees`` is a decimal one: there are no thousands of them.
-    """
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    if pa.types.is_dictionary(values.type):
-        values = values.dictionary_decode()
-    kind = str(values.type)
-    if "string" in kind or kind in ("binary", "large_binary", "binary_view"):
-        try:
-            values = pc.cast(pc.cast(values, pa.string()), pa.float64())
-        except pa.ArrowInvalid:  # some entry is no number: the slow way
-            binary = pc.cast(values, pa.binary())
-            trimmed = pc.replace_substring_regex(binary, pattern=r"^\s+|\s+$", replacement="")
-            if degrees:
-                trimmed = pc.replace_substring_regex(trimmed, _DECIMAL_COMMA, r"\1.\2")
-            clean = pc.if_else(pc.match_substring_regex(trimmed, _NUMBER), trimmed, None)
-            values = pc.cast(pc.cast(clean, pa.string()), pa.float64())
-    elif not re.match("u?int|float|double|half|decimal|null", kind):
-        return np.full(len(values), np.nan)
-    floats = pc.fill_null(pc.cast(values, pa.float64(), safe=False), np.nan)
-    return np.asarray(floats.to_numpy(zero_copy_only=False), dtype=np.float64)
-
-
-def cell_numbers(values: FloatArray, size: int, name: str, why: str, before: int = 0) -> IntArray:
-    """Numbers of cells in 0 … size − 1; the first other one is named by its row.
-
-    ``before`` rows of the table came earlier; ``why`` ends the sentence.
-    """
-    wrong = np.flatnonzero(~((values >= 0) & (values < size) & (values == np.floor(values))))
-    if wrong.size:
-        row = before + int(wrong[0]) + 1
-        raise InvalidFile(f"row {row} of {name} must name a cell in 0 … {size - 1}{why}")
-    return values.astype(np.int64)
 
 
 # --- The extent of locations that arrive in batches, in whole hundredths of a degree
@@ -368,7 +330,7 @@ class LocationTable:
         if persons is not None:
             persons = persons[0], persons[1][good]
         to = to and (to[0][good], to[1][good])
-        kept = kept.take(np.flatnonzero(good))
+        kept = kept.take(arrow_numbers(np.flatnonzero(good)))
         return Locations(lat[good], lng[good], kept, persons, to, self._reader.number)
 
     def _suspicion(self, lat: FloatArray, lng: FloatArray, written: pa.Array) -> str:

@@ -22,9 +22,9 @@ from geoveil.randomness import SYSTEM, Randomness, seeded, seeded_for
 from geoveil.space.outside import Outside, OutsideCount, check_outside
 from geoveil.space.projection import coordinates, either_longitude
 from geoveil.space.space import MapSpace
+from geoveil.table.columns import arrow_numbers, is_said
 from geoveil.table.locations import LocationTable, check_column, coordinate_columns
 from geoveil.table.persons import Draw, LimitBy, PersonLimit, Reporting, Rows, Spend
-from geoveil.table.reader import is_said
 from geoveil.table.reports import ReportPlaces
 
 if TYPE_CHECKING:
@@ -444,7 +444,8 @@ def _written(reporter: Reporter, rows: Rows) -> pa.RecordBatch:
     """Reports as they are written, with the kept columns of the rows they answer."""
     import pyarrow as pa
 
-    columns: dict[str, Any] = dict(reporter.columns(rows.places))
+    drawn = reporter.columns(rows.places)
+    columns = {name: arrow_numbers(values) for name, values in drawn.items()}
     if rows.kept is not None:
         kept = rows.kept.combine_chunks()
         columns |= {name: kept.column(name).combine_chunks() for name in kept.column_names}

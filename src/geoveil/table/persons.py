@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from geoveil.arrays import BoolArray, IntArray, count, one_of, ragged
 from geoveil.randomness import SYSTEM, Randomness
+from geoveil.table.columns import arrow_numbers
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -39,7 +40,7 @@ class Rows:
             return self
         at = np.flatnonzero(which) if which.dtype == np.bool_ else which
         persons = None if self.persons is None else self.persons[at]
-        kept = None if self.kept is None else self.kept.take(at)
+        kept = None if self.kept is None else self.kept.take(arrow_numbers(at))
         return Rows(self.places[at], self.numbers[at], persons, kept)
 
     @staticmethod

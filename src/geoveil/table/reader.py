@@ -23,8 +23,6 @@ from geoveil.files import file_name
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from geoveil.arrays import IntArray
-
 PIPE = "-"
 """The name that stands for standard input or standard output."""
 
@@ -397,23 +395,3 @@ def read_document(stored: bytes, name: str) -> dict[str, Any] | None:
         f"{DOCUMENT!r} out",
     )
     return document if isinstance(document, dict) else None
-
-
-# --- What a column tells rows apart by
-
-
-def entries(values: pa.Array, name: str) -> tuple[list[Any], IntArray]:
-    """The different entries of a column, ``None`` last, and for each row the position of its own."""
-    import pyarrow as pa
-
-    if pa.types.is_nested(values.type):
-        raise InvalidFile(f"a column of {name} that tells rows apart must hold numbers or text")
-    encoded = values if pa.types.is_dictionary(values.type) else values.dictionary_encode()
-    different = [*encoded.dictionary.to_pylist(), None]
-    which = encoded.indices.fill_null(len(different) - 1).to_numpy(zero_copy_only=False)
-    return different, which.astype("int64")
-
-
-def is_said(entry: Any) -> bool:
-    """Whether an entry says anything: it is there, not empty and not NaN."""
-    return entry not in (None, "", b"") and entry == entry

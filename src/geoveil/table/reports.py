@@ -22,8 +22,9 @@ from geoveil.document.slots import DAYS, MOST_SLOTS, Slots
 from geoveil.errors import InvalidFile, InvalidInput, Unsupported
 from geoveil.space import AnyGrid, MapSpace, OutsideCount
 from geoveil.table import locations
+from geoveil.table.columns import cell_numbers, entries, is_said, numbers
 from geoveil.table.locations import Reading
-from geoveil.table.reader import TableReader, entries, is_said
+from geoveil.table.reader import TableReader
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -138,9 +139,9 @@ def reported(
         if channel.report_count > space.size:
             why = f", of which {space.size} and up lie beside the map{why}"
         for batch in reader.batches(ends, beside):
-            columns = [locations.numbers(batch.column(name)) for name in ends]
+            columns = [numbers(batch.column(name)) for name in ends]
             about = (channel.report_count, reader.name, why, rows)
-            each = [locations.cell_numbers(column, *about) for column in columns]
+            each = [cell_numbers(column, *about) for column in columns]
             yield np.stack(each, axis=1) if trips else each[0], batch
             rows += batch.num_rows
         return

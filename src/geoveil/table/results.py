@@ -24,6 +24,7 @@ from geoveil.estimate.identifiability import Identifiability
 from geoveil.files import file_name
 from geoveil.space import Points, Space, space_from_dict
 from geoveil.table import locations, streamed, writer
+from geoveil.table.columns import numbers
 from geoveil.table.reader import Format, TableReader, format_of, open_table
 
 VERSION = 1
@@ -337,9 +338,7 @@ def read_numbers(reader: TableReader, names: Sequence[str]) -> dict[str, FloatAr
     """Whole columns of an open table, as numbers."""
     batches = list(reader.batches(names))
     return {
-        name: np.concatenate(
-            [locations.numbers(batch.column(name)) for batch in batches] or [np.empty(0)]
-        )
+        name: np.concatenate([numbers(batch.column(name)) for batch in batches] or [np.empty(0)])
         for name in names
     }
 

@@ -16,6 +16,7 @@ from geoveil.document.canonical import named_once
 from geoveil.errors import InvalidFile
 from geoveil.space.projection import check_degrees
 from geoveil.table import reader
+from geoveil.table.columns import arrow_numbers, arrow_texts
 from geoveil.table.reader import Source, TableReader, unpacking
 
 if TYPE_CHECKING:
@@ -80,10 +81,10 @@ class GeoJSONReader(TableReader):
                 points = np.array([_point(feature) for feature in features], dtype=np.float64)
                 self._batch = features
                 lng, lat = points.T
-                arrays = {reader.GEOMETRY[0]: pa.array(lat), reader.GEOMETRY[1]: pa.array(lng)}
+                arrays = dict(zip(reader.GEOMETRY, map(arrow_numbers, (lat, lng)), strict=True))
                 for name in stored:
                     texts = [_text(_properties(feature).get(name)) for feature in features]
-                    arrays[name] = pa.array(texts, type=pa.string())
+                    arrays[name] = arrow_texts(texts)
                 self._check_degrees(columns)
                 self.number += 1
                 yield pa.RecordBatch.from_arrays([arrays[name] for name in columns], names=columns)
@@ -278,9 +279,7 @@ class TrackPointReader(TableReader):
         columns = list(dict.fromkeys([*coordinates, *kept]))
         with unpacking(self.name):
             for rows in self._pieces():
-                arrays = [
-                    pa.array([row[name] for row in rows], type=pa.string()) for name in columns
-                ]
+                arrays = [arrow_texts([row[name] for row in rows]) for name in columns]
                 yield pa.RecordBatch.from_arrays(arrays, names=columns)
                 self.number += 1
 

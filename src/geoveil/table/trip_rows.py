@@ -16,6 +16,7 @@ from geoveil.errors import InvalidFile, Unsupported
 from geoveil.randomness import SYSTEM, Randomness
 from geoveil.space.outside import Outside, OutsideCount
 from geoveil.table import locations, obfuscation
+from geoveil.table.columns import numbers
 from geoveil.table.locations import REMEDY, Locations, LocationTable, Reading
 from geoveil.table.persons import PersonLimit
 from geoveil.table.reader import TableReader
@@ -124,7 +125,7 @@ def _seconds(values: pa.Array) -> FloatArray:
     if pa.types.is_timestamp(values.type):
         seconds = values.cast(pa.timestamp("s", values.type.tz), safe=False).cast(pa.int64())
         return np.asarray(seconds.to_numpy(zero_copy_only=False), dtype=np.float64)
-    plain = locations.numbers(values)
+    plain = numbers(values)
     seconds = np.where((np.abs(plain) < _LATEST_S) & ~_all_days(plain), plain, np.nan)
     others = np.flatnonzero(np.isnan(seconds))
     for at, value in zip(others, values.take(others).to_pylist(), strict=True):
@@ -133,10 +134,10 @@ def _seconds(values: pa.Array) -> FloatArray:
     return seconds
 
 
-def _all_days(numbers: FloatArray) -> bool:
+def _all_days(plain: FloatArray) -> bool:
     """Whether all numbers read as days, 20260501: then they are no seconds of the year 1970."""
-    month, day = numbers // 100 % 100, numbers % 100
-    dated = (numbers // 1_000_000 == 20) | (numbers // 1_000_000 == 19)
+    month, day = plain // 100 % 100, plain % 100
+    dated = (plain // 1_000_000 == 20) | (plain // 1_000_000 == 19)
     valid = dated & (month >= 1) & (month <= 12) & (day >= 1) & (day <= 31) & (day % 1 == 0)
     return bool(valid.size and valid.all())
 

@@ -22,6 +22,7 @@ import numpy as np
 from geoveil.document.canonical import canonical_bytes
 from geoveil.errors import InvalidInput
 from geoveil.files import replaced_file
+from geoveil.table.columns import arrow_numbers, arrow_texts
 from geoveil.table.reader import DOCUMENT, PIPE, Format, format_of
 
 if TYPE_CHECKING:
@@ -171,7 +172,7 @@ class DelimitedWriter(TableWriter):
 
         if self._carries:
             text = pa.string()
-            last = pa.nulls(batch.num_rows, text) if pieces is None else pa.array(pieces, text)
+            last = pa.nulls(batch.num_rows, text) if pieces is None else arrow_texts(pieces)
             names = [*batch.schema.names, DOCUMENT]
             batch = pa.RecordBatch.from_arrays([*batch.columns, last], names=names)
         style = "needed" if any(map(_has_marks, batch.columns)) else "none"
@@ -227,6 +228,8 @@ def _check_plain(schema: pa.Schema) -> None:
 
     wrong = []
     for field in schema:
+        if _is_number(field.type) or _is_text(field.type):
+            continue
         try:  # found by writing none of its rows
             arrow_csv.write_csv(pa.schema([field]).empty_table(), pa.BufferOutputStream())
             plain = "binary" not in str(field.type)  # written where it happens to be text
@@ -240,14 +243,25 @@ def _check_plain(schema: pa.Schema) -> None:
         )
 
 
+def _is_number(kind: pa.DataType) -> bool:
+    import pyarrow as pa
+
+    return pa.types.is_integer(kind) or pa.types.is_floating(kind)
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    import pyarrow as pa
+
+    return pa.types.is_string(kind) or pa.types.is_large_string(kind)
+
+
 def _has_marks(column: pa.Array) -> bool:
     """Whether some text of the column cannot stand in CSV without quotes."""
-    import pyarrow as pa
     import pyarrow.compute as pc
 
-    if pa.types.is_integer(column.type) or pa.types.is_floating(column.type):
+    if _is_number(column.type):
         return False
-    if not (pa.types.is_string(column.type) or pa.types.is_large_string(column.type)):
+    if not _is_text(column.type):
         return True
     return bool(pc.any(pc.match_substring_regex(column, _MARKS.pattern)).as_py())
 
@@ -315,9 +329,11 @@ def put_columns(
     arrays, described = {}, {}
     for name, values in columns.items():
         known = np.isfinite(values) if isinstance(values, np.ndarray) else None
-        arrays[name] = pa.array(values, mask=None if known is None else ~known)
+        arrays[name] = arrow_texts(values) if known is None else arrow_numbers(values, known)
     if kind is Format.PARQUET and shapes is not None:
-        arrays[GEOMETRY_COLUMN] = pa.array(map(well_known_binary, shapes))
+        arrays[GEOMETRY_COLUMN] = arrow_texts(
+            [well_known_binary(shape) for shape in shapes], binary=True
+        )
         described = {"geo": geoparquet_metadata(shapes)}
     batch = pa.RecordBatch.from_pydict(arrays, metadata=described or None)
     with table_into(sink, kind, batch.schema, document) as table:

@@ -1,0 +1,131 @@
+"""Columns of tables: between Arrow and NumPy, as numbers, and the entries that tell rows apart."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from geoveil.arrays import BoolArray, FloatArray, IntArray
+from geoveil.errors import InvalidFile
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_NUMBER = r"^[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?$"
+_DECIMAL_COMMA = r"^([-+]?[0-9]+),([0-9]+)$"
+
+# --- From NumPy and back, by their bytes: pyarrow's own ways (pa.array, to_numpy) import
+# pandas where that is installed, to ask whether values are its own, a third of the time of a short command.
+
+
+def arrow_numbers(values: NDArray[Any], known: BoolArray | None = None) -> pa.Array:
+    """Numbers of NumPy as a column of Arrow; null where they are not ``known``.
+
+    >>> arrow_numbers(np.array([3, 4]), np.array([True, False])).to_pylist()
+    [3, None]
+    """
+    import pyarrow as pa
+
+    stored = _bits(values) if values.dtype == np.bool_ else np.ascontiguousarray(values)
+    buffers = [None if known is None else pa.py_buffer(_bits(known)), pa.py_buffer(stored)]
+    return pa.Array.from_buffers(pa.from_numpy_dtype(values.dtype), values.size, buffers)
+
+
+def arrow_texts(texts: Sequence[str | bytes | None], *, binary: bool = False) -> pa.Array:
+    """Texts, or bytes, as a column of Arrow; ``None`` is null.
+
+    >>> arrow_texts(["a", None, ""]).to_pylist()
+    ['a', None, '']
+    """
+    import pyarrow as pa
+
+    stored = [(text or "").encode() if not isinstance(text, bytes) else text for text in texts]
+    ends = np.cumsum([0, *map(len, stored)], dtype=np.int32)
+    known = _bits(np.array([text is not None for text in texts], dtype=np.bool_))
+    buffers = [pa.py_buffer(known), pa.py_buffer(ends), pa.py_buffer(b"".join(stored))]
+    kind = pa.binary() if binary else pa.string()
+    return pa.Array.from_buffers(kind, len(stored), buffers)
+
+
+def numpy_floats(column: pa.Array) -> FloatArray:
+    """A column of 64-bit floats as NumPy has them: NaN for null.
+
+    >>> numpy_floats(arrow_numbers(np.array([1.5, 2.5]), np.array([True, False]))[1:])
+    array([nan])
+    """
+    known, stored = column.buffers()
+    here = slice(column.offset, column.offset + len(column))
+    floats = np.frombuffer(stored or b"", dtype=np.float64)[here]
+    if column.null_count:
+        bits = np.unpackbits(np.frombuffer(known, dtype=np.uint8), bitorder="little")
+        floats = np.where(bits[here], floats, np.nan)
+    return floats
+
+
+def _bits(flags: BoolArray) -> NDArray[Any]:
+    return np.packbits(flags, bitorder="little")
+
+
+# --- Numbers, whatever they are written as
+
+
+def numbers(values: pa.Array, *, degrees: bool = False) -> FloatArray:
+    """A column as floats; whatever is not a number becomes NaN.
+
+    A comma between the digits of ``degrees`` is a decimal one: there are no thousands of them.
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if pa.types.is_dictionary(values.type):
+        values = values.dictionary_decode()
+    kind = str(values.type)
+    if "string" in kind or kind in ("binary", "large_binary", "binary_view"):
+        try:
+            values = pc.cast(pc.cast(values, pa.string()), pa.float64())
+        except pa.ArrowInvalid:  # some entry is no number: the slow way
+            binary = pc.cast(values, pa.binary())
+            trimmed = pc.replace_substring_regex(binary, pattern=r"^\s+|\s+$", replacement="")
+            if degrees:
+                trimmed = pc.replace_substring_regex(trimmed, _DECIMAL_COMMA, r"\1.\2")
+            clean = pc.if_else(pc.match_substring_regex(trimmed, _NUMBER), trimmed, None)
+            values = pc.cast(pc.cast(clean, pa.string()), pa.float64())
+    elif not re.match("u?int|float|double|half|decimal|null", kind):
+        return np.full(len(values), np.nan)
+    return numpy_floats(pc.cast(values, pa.float64(), safe=False))
+
+
+def cell_numbers(values: FloatArray, size: int, name: str, why: str, before: int = 0) -> IntArray:
+    """Numbers of cells in 0 … size − 1; the first other one is named by its row.
+
+    ``before`` rows of the table came earlier; ``why`` ends the sentence.
+    """
+    wrong = np.flatnonzero(~((values >= 0) & (values < size) & (values == np.floor(values))))
+    if wrong.size:
+        row = before + int(wrong[0]) + 1
+        raise InvalidFile(f"row {row} of {name} must name a cell in 0 … {size - 1}{why}")
+    return values.astype(np.int64)
+
+
+# --- What a column tells rows apart by
+
+
+def entries(values: pa.Array, name: str) -> tuple[list[Any], IntArray]:
+    """The different entries of a column, ``None`` last, and for each row the position of its own."""
+    import pyarrow as pa
+
+    if pa.types.is_nested(values.type):
+        raise InvalidFile(f"a column of {name} that tells rows apart must hold numbers or text")
+    encoded = values if pa.types.is_dictionary(values.type) else values.dictionary_encode()
+    different = [*encoded.dictionary.to_pylist(), None]
+    which = encoded.indices.fill_null(len(different) - 1).to_numpy(zero_copy_only=False)
+    return different, which.astype("int64")
+
+
+def is_said(entry: Any) -> bool:
+    """Whether an entry says anything: it is there, not empty and not NaN."""
+    return entry not in (None, "", b"") and entry == entry
