@@ -416,7 +416,9 @@ def test_places_outside_are_left_out_and_one_in_a_hundred_is_a_warning(checkins:
     [
         ("-122.41,37.77", "look swapped; use --lat lon --lng lat"),
         ("6250000,262000", "projected coordinates in metres; convert them to WGS84"),
-        ("488512345,23512345", "degrees times 10,000,000"),
+        ("488512345,23512345", "look like degrees times 10,000,000; divide"),
+        ("48851234,2351234", "look like degrees times 1,000,000 or 10,000,000; divide"),
+        ("48.85 N,2.35 E", "have letters for north and south; write a minus in the south"),
         ("4711,2.35", "are 'lat' and 'lon' the right columns (it has lat, lon)?"),
     ],
 )
@@ -446,6 +448,14 @@ def test_lost_signs_and_radians_are_named(tmp_path: Path, row: str) -> None:
     result = obfuscate(tmp_path / "places.csv", "-o", tmp_path / "n.csv", *PROMISE, *BOX)
     assert result.exit_code == 2
     assert re.search("minus sign|radians", result.stderr)
+
+
+def test_radians_are_named_without_a_box_too(tmp_path: Path) -> None:
+    (tmp_path / "places.csv").write_text("lat,lon\n0.85259,0.04102\n0.85262,-0.0411\n")
+    result = obfuscate(tmp_path / "places.csv", "-o", tmp_path / "n.csv", *PROMISE)
+    assert result.exit_code == 2
+    assert "must have places in degrees; all lie in the sea" in result.stderr
+    assert "0.85" not in result.stderr
 
 
 def test_places_that_fit_on_no_map_need_a_box(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bz2
 import os
 import signal
 import subprocess
@@ -56,6 +57,9 @@ def test_no_line_of_the_list_of_commands_is_cut_off() -> None:
         (["audit", "folder"], "folder must be a file; it is a folder"),
         (["hexagons", "folder", "--resolution", "8"], "folder must be a file; it is a folder"),
         (["tally", "sixteen.csv", *PROMISE], "must be CSV text in UTF-8; save it again as that"),
+        (["tally", "packed.csv", *PROMISE], "packed.csv is packed, or a spreadsheet; unpack it"),
+        (["tally", "places.csv.bz2", *PROMISE], "must be unpacked, or packed by gzip; unpack it"),
+        (["tally", "german.csv", *PROMISE], "which one it is with --lat: it has Breite, Länge"),
         (["audit", "other.json"], "geoveil design writes one"),
         (["estimate", "other.json"], "geoveil tally writes one"),
         (["flows", "other.json"], "geoveil tally --trips writes one"),
@@ -68,6 +72,8 @@ def test_files_of_another_kind_are_one_line_that_says_what_to_do(
     for folder in ("folder", "folder.csv"):
         Path(folder).mkdir()
     Path("sixteen.csv").write_text("lat,lng\n48.85,2.35\n", encoding="utf-16")
+    Path("packed.csv").write_bytes(bz2.compress(b"lat,lng\n48.85,2.35\n"))
+    Path("german.csv").write_text("Breite,Länge\n48.85,2.35\n", encoding="utf-8")
     Path("other.json").write_text("{}")
     target = {"audit": [], "simulate": ["--epsilon-per-km", "2", "--rounds", "1"]}
     result = run(*asked, *target.get(asked[0], ["-o", "out.json"]))

@@ -214,6 +214,7 @@ def test_a_table_without_ends_or_persons_is_refused_by_name(trips: Path) -> None
     arguments = ["--trips", "-o", target, *PROMISE, *BOX]
     refused = run("obfuscate", places, *arguments)
     assert "no column named as a latitude where a trip ended (to_lat" in refused.stderr
+    assert "say which one it is with --to-lat: it has" in refused.stderr
     nobody = run("obfuscate", trips, *arguments, "--person", "who")
     assert "has no column named 'who'" in nobody.stderr
     kept = run("obfuscate", trips, *arguments, "--keep", "to_lat")

@@ -76,7 +76,8 @@ def no_degrees(lat: FloatArray, lng: FloatArray) -> str:
     if _mostly(on_earth(lng, lat)):
         return SWAPPED
     if _mostly((large > _FARTHEST_METRES) & on_earth(lat / 1e7, lng / 1e7)):
-        return "these look like degrees times 10,000,000; divide them by that"
+        either = "1,000,000 or " if _mostly(on_earth(lat / 1e6, lng / 1e6)) else ""
+        return f"these look like degrees times {either}10,000,000; divide them by that"
     if _mostly((small > 1000.0) & (large <= _FARTHEST_METRES)):
         return (
             "these look like projected coordinates in metres; convert them to WGS84 degrees "

@@ -26,6 +26,8 @@ _LONGEST_HEADER = 1 << 16
 _SECTION_BLOCKS = 8
 _SAID = re.compile(r'"?sep=([,;|\t])"?\s*', re.IGNORECASE)
 """A first line that says what parts the fields, as spreadsheets write and read it."""
+_PACKED = (b"BZh", b"PK\x03\x04", b"\xfd7zXZ", b"7z\xbc\xaf")
+"""How files packed by bzip2, ZIP (spreadsheets too), xz and 7-Zip begin."""
 _SEARCHED = 4
 """Blocks in which a document is looked for: somebody may have sorted the rows."""
 
@@ -151,6 +153,10 @@ class DelimitedReader(reader.TableReader):
         head = self._source.head(_LONGEST_HEADER)
         if head[:4] == b"PAR1":
             raise InvalidFile(f"{self.name} is a Parquet file; name it so that it ends in .parquet")
+        if head.startswith(_PACKED):
+            raise InvalidFile(
+                f"{self.name} is packed, or a spreadsheet; unpack it, or save the spreadsheet as CSV"
+            )
         first = head.split(b"\n", 1)[0]
         try:
             if b"\0" in first:
@@ -178,16 +184,21 @@ class DelimitedReader(reader.TableReader):
                 f"{self.name} must have a header line with the names of its columns; it is empty"
             )
         columns = [field.strip() for field in fields]
-        others = [mark for mark in ";\t|" if mark in columns[0] and mark != self._delimiter]
-        if len(columns) == 1 and others:
-            # in the quotes that a shell needs
-            mark = "tab" if others[0] == "\t" else repr(others[0])
-            raise InvalidFile(
-                f"{self.name} seems to part its fields by {others[0]!r}, not {self._delimiter!r}; "
-                f"give --delimiter {mark}: {list_columns(columns)}"
-            )
+        check_delimiter(columns, self._delimiter, self.name)
         self._line_end = b"\n" if b"\n" in head else b"\r"
         before = lines.line_num + (said is not None)
         self._header_bytes = sum(map(len, head.splitlines(keepends=True)[:before]))
         self._source.read(self._header_bytes)
         return columns
+
+
+def check_delimiter(columns: Sequence[str], delimiter: str, name: str) -> None:
+    """Refuse a header that was not parted, where it shows which mark would have parted it."""
+    others = [mark for mark in ";\t|" if mark in columns[0] and mark != delimiter]
+    if len(columns) == 1 and others:
+        # in the quotes that a shell needs
+        mark = "tab" if others[0] == "\t" else repr(others[0])
+        raise InvalidFile(
+            f"{name} seems to part its fields by {others[0]!r}, not {delimiter!r}; "
+            f"give --delimiter {mark}: {list_columns(columns)}"
+        )

@@ -40,6 +40,7 @@ _DATA = re.compile(
 _NO_LAND = (1.58, 3.15)
 """Degrees of latitude and longitude around (0, 0) with no land at all: all that radians can be."""
 _IN_MINUTES = re.compile(r"\d\s*[°º˚]")
+_WITH_LETTER = re.compile(r"^[NSEW]\s*\d|\d\s*[NSEW]$")
 
 
 def find_column(
@@ -49,8 +50,9 @@ def find_column(
     source: str,
     *,
     given: str | None = None,
+    option: str = "",
 ) -> str:
-    """The column given, else the one with a usual name, in any case.
+    """The column given, else the one with a usual name, in any case; ``option`` is how it is given.
 
     >>> find_column(["user", "Latitude"], LATITUDE_NAMES, "latitude", "checkins.csv")
     'Latitude'
@@ -63,7 +65,7 @@ def find_column(
     problem = "more than one column" if found else "no column"
     raise InvalidFile(
         f"{source} has {problem} named as a {what} ({', '.join(usual)}); "
-        f"say which one it is: {list_columns(columns)}"
+        f"{f'say which one it is with {option}' if option else 'rename one'}: {list_columns(columns)}"
     )
 
 
@@ -84,9 +86,17 @@ def coordinate_columns(
         plain = names if end in (None, ORIGIN_WORDS) else ()
         return [*plain, *(f"{word}_{name}" for word in end or () for name in names)]
 
+    to = "to-" if end == DESTINATION_WORDS else ""
     of_end = "" if end is None else f" where a trip {'began' if end == ORIGIN_WORDS else 'ended'}"
     named = [
-        find_column(columns, usual(names), f"{what}{of_end}", source, given=given)
+        find_column(
+            columns,
+            usual(names),
+            f"{what}{of_end}",
+            source,
+            given=given,
+            option=f"--{to}{names[0]}",
+        )
         for given, names, what in (
             (lat, LATITUDE_NAMES, "latitude"),
             (lng, LONGITUDE_NAMES, "longitude"),
@@ -346,6 +356,8 @@ class LocationTable:
         text = text.decode("utf-8", "replace") if isinstance(text, bytes) else str(text)
         if _IN_MINUTES.search(text):
             return "these look like degrees, minutes and seconds; write decimal degrees"
+        if _WITH_LETTER.search(text.strip()):
+            return "these have letters for north and south; write a minus in the south and west"
         return f"{self._columns}?"
 
     def _problem(
@@ -409,4 +421,12 @@ class Reading:
                     if part.to is not None:
                         extent.add(*part.to)
                     advance(reader.fraction, number_of(locations.read, "row"))
-        return extent.box(sources[0])
+        box = extent.box(sources[0])
+        if -_NO_LAND[0] <= box.south <= box.north <= _NO_LAND[0] and (
+            -_NO_LAND[1] <= box.west <= box.east <= _NO_LAND[1]
+        ):
+            raise InvalidFile(
+                f"{sources[0]} must have places in degrees; all lie in the sea around 0° north and 0° east, "
+                "as radians and empty places (0, 0) do; convert them, or give --box where they are right"
+            )
+        return box

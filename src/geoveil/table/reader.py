@@ -52,6 +52,7 @@ READ_ONLY = (Format.GPX, Format.GPKG)
 """Formats that are read and not written."""
 _ENDINGS = {f".{each.value}": each for each in Format} | {".json": Format.GEOJSON}
 _SPREADSHEETS = (".xlsx", ".xls", ".ods", ".numbers")
+_ARCHIVES = (".zip", ".bz2", ".xz", ".7z", ".tar", ".tgz", ".rar")
 
 
 def format_of(
@@ -77,10 +78,12 @@ def format_of(
     wrong = kind is None or (kind.seekable and name != path.lower())
     if kind is None or wrong or (writing and kind in READ_ONLY):
         more = "" if writing else ", .gpx, .gpkg"
-        if ending in _SPREADSHEETS:
+        if ending in _SPREADSHEETS and not writing:
             raise InvalidInput(
                 f"file ({path}) must be a table as text; save the spreadsheet as CSV"
             )
+        if ending in _ARCHIVES and not writing:
+            raise InvalidInput(f"file ({path}) must be unpacked, or packed by gzip; unpack it")
         raise InvalidInput(
             f"file ({path}) must end in .csv, .parquet, .geojson, .json{more}, or in one of these but "
             f".parquet{'' if writing else ' and .gpkg'} with .gz or .zst behind it; --format says what a "

@@ -241,7 +241,9 @@ class SlotColumn:
         columns, name = reader.columns, reader.name
         if self.by not in _HOURS:
             return locations.check_column(columns, self.by, name)
-        return locations.find_column(columns, TIME_NAMES, "time", name, given=self.time)
+        return locations.find_column(
+            columns, TIME_NAMES, "time", name, given=self.time, option="--time"
+        )
 
     def name(self, value: Any) -> str | None:
         """The slot of an entry; ``None`` where it has none."""

@@ -55,7 +55,7 @@ class ConsecutiveTrips:
         time: str | None = None,
     ) -> None:
         self._time = locations.find_column(
-            reader.columns, TIME_NAMES, "time", reader.name, given=time
+            reader.columns, TIME_NAMES, "time", reader.name, given=time, option="--time"
         )
         self._within_s = positive("within_hours", within_hours) * _HOUR_S
         self._drop = reading.bad_rows == "drop"
