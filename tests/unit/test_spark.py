@@ -175,6 +175,16 @@ def test_folders_of_files_are_frames(session: Any, people: Path, tmp_path: Path)
         (tmp_path / name).write_text(f"who,lat,lng\n{quoted},48.85,2.3\nme,48.86,2.31\n")
     frame = spark.dataset_frame(session, str(tmp_path), Reading(format="csv"))
     assert spark.tally_frame(frame, MECHANISM)[0].total == 4
+    for name in ("a.csv", "b.csv"):
+        (tmp_path / name).write_text("lat;lng\n48.85;2.3\n")
+    with pytest.raises(InvalidFile, match=r"part its fields by ';', not ','; give --delimiter ';'"):
+        spark.dataset_frame(session, str(tmp_path), Reading(format="csv"))
+    for name in ("a.csv", "b.csv"):
+        (tmp_path / name).write_text("sep=;\nlat;lng\n48.85;2.3\n")
+    with pytest.raises(InvalidFile, match="its first line says sep=, which Spark takes for"):
+        spark.dataset_frame(session, str(tmp_path), Reading(format="csv", delimiter=";"))
+    for name in ("a.csv", "b.csv"):
+        (tmp_path / name).write_text("who,lat,lng\nme,48.86,2.31\n")
     (tmp_path / "c.csv").write_text("when,where\n1,2\n")
     mixed = spark.dataset_frame(session, str(tmp_path), Reading(format="csv"))
     with pytest.raises(EngineFailed, match="Spark gave up on the work; nothing was written"):

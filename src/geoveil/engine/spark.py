@@ -29,6 +29,7 @@ from geoveil.engine import spark_worker as worker
 from geoveil.engine.part_reports import PartCounter
 from geoveil.errors import EngineFailed, InvalidFile, InvalidInput, Unsupported, number_of, require
 from geoveil.space.outside import Outside
+from geoveil.table.delimited import check_delimiter
 from geoveil.table.locations import BadRows, Reading, coordinate_columns
 from geoveil.table.obfuscation import TableSummary
 from geoveil.table.reader import BATCH_ROWS, Format, format_of
@@ -196,12 +197,19 @@ def dataset_frame(session: Any, source: str, reading: Reading) -> Any:
         rows = session.read.options(
             header=True, sep=reading.delimiter, escape='"', enforceSchema=False
         )
-        return rows.option("mode", "FAILFAST").csv(source)
+        frame = rows.option("mode", "FAILFAST").csv(source)
     except PySparkException as failure:
         raise InvalidFile(
             f"{source} must be there and hold {kind.value} files that have the same columns; Spark cannot "
             "read it; --debug shows what it said"
         ) from failure
+    if frame.columns and frame.columns[0].strip('"').lower().startswith("sep="):
+        raise InvalidFile(
+            f"{source} must begin with the names of its columns; its first line says sep=, which Spark takes "
+            "for them; take that line out of the files and give --delimiter, or give them one by one"
+        )
+    check_delimiter(frame.columns or [""], reading.delimiter, source)
+    return frame
 
 
 def tally_frame(
