@@ -80,9 +80,12 @@ def _warning(send: Callable[[Any], None]) -> str:
     return "fine"
 
 
-def test_a_calculation_warns_nobody_in_the_log(capfd: pytest.CaptureFixture[str]) -> None:
-    calculator = Calculator()
+def test_a_calculation_warns_nobody_in_the_log_and_its_process_may_end_with_it(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    calculator = Calculator(lasting=False)
     assert calculator.answer(60.0, _warning) == "fine"
+    assert calculator.pid is None
     calculator.end()
     assert capfd.readouterr().err == ""
 

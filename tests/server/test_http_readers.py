@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import pickle
 import socket
 import threading
 import time
@@ -17,9 +18,11 @@ import httpx
 import pytest
 from uvicorn.protocols.http.flow_control import FlowControl
 
+from geoveil.errors import MissingExtra
 from geoveil.server import connections, dashboard, estimate_routes, map_files
 from geoveil.server.connections import Protocol
 from geoveil.server.map_files import Files
+from geoveil.server.problem import Problem
 from server.conftest import InProcess
 from server.live import LYON
 from server.test_http_problems import assert_problem
@@ -88,6 +91,41 @@ def test_files_are_made_one_at_a_time_and_remembered(closed: InProcess) -> None:
         assert watch.at_once == 1
         assert watch.calls == 3  # the latest is that of round 1, under the same name
     assert len({answer.content for answer in answers}) == 3
+
+
+class Apart:
+    """In the place of a process: what goes there and what comes back is copied, as for one."""
+
+    asked = 0
+
+    def answer(self, limit_s: float, *asked: Any) -> Any:
+        self.asked += 1
+        call, *given = pickle.loads(pickle.dumps(asked))
+        return pickle.loads(pickle.dumps(call(print, *given)))
+
+
+def _not_installed(ending: str) -> bytes:
+    raise MissingExtra("pyarrow", "parquet", "writing Parquet")
+
+
+def test_tables_of_large_maps_are_made_in_a_process_apart(
+    closed: InProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = closed.service.files
+    here = closed.get(f"{CAMPAIGN}/estimate.csv")
+    files._made.clear()
+    monkeypatch.setattr(map_files, "APART_BYTES", 1_000)
+    monkeypatch.setattr(files, "apart", apart := Apart())
+    there = closed.get(f"{CAMPAIGN}/estimate.csv")
+    assert (there.content, there.headers["etag"]) == (here.content, here.headers["etag"])
+    assert apart.asked == 1
+    assert_problem(closed.get(f"{CAMPAIGN}/estimate.csv?slot=1"), "unknown-slot")
+    assert apart.asked == 2
+    assert closed.get(f"{CAMPAIGN}/estimate.json").status_code == 200
+    assert apart.asked == 2  # as it is kept
+    lacking = map_files._made_apart(print, _not_installed, "parquet", ())
+    assert isinstance(lacking, Problem)
+    assert lacking.name == "not-acceptable"
 
 
 class Held(bytes):

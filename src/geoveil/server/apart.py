@@ -161,11 +161,15 @@ def start_deaf(start: Callable[[], None]) -> None:
 
 
 class Calculator(ProcessApart):
-    """Answers operators' questions one after another, each within a time; no request waits longer."""
+    """Answers questions one after another, each within a time; no request waits longer.
 
-    def __init__(self) -> None:
+    Where not ``lasting``, the process ends with each answer, and with it the memory that it took.
+    """
+
+    def __init__(self, *, lasting: bool = True) -> None:
         super().__init__()
         self._turn = Lock()
+        self._lasting = lasting
 
     def end(self) -> None:
         """End whatever is asked, and answer nothing more."""
@@ -192,4 +196,6 @@ class Calculator(ProcessApart):
         except EstimatorLost:
             raise Overloaded("the calculation was ended; try again later") from None
         finally:
+            if not self._lasting:
+                self.close()
             self._turn.release()

@@ -225,7 +225,8 @@ class Service:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await asyncio.to_thread(self.writer.close)
         await asyncio.to_thread(self.worker.stop, timeout_s)
-        await asyncio.to_thread(self.calculator.end)
+        for apart in (self.calculator, self.files.apart):
+            await asyncio.to_thread(apart.end)
         self.log.summary()
         self.shared_metrics.keep()
         await asyncio.to_thread(self.store.close)

@@ -15,7 +15,8 @@ import numpy as np
 
 from geoveil import __version__
 from geoveil.document.canonical import canonical_bytes
-from geoveil.errors import number_of
+from geoveil.errors import MissingExtra, number_of
+from geoveil.server.apart import Calculator
 from geoveil.server.conclusion import VERSION, read_body
 from geoveil.server.connections import MOST_UNREAD_BYTES, MOST_UNREAD_BYTES_A_NETWORK
 from geoveil.server.maps_by_slot import read_maps
@@ -34,6 +35,10 @@ Slot = int | Literal["all"] | None
 """Which map: of one slot, of all of them one by one, or the one of all reports together."""
 FILE_S = 20.0
 """How long somebody waits at most for the files of others."""
+TABLE_S = 120.0
+"""How long a table may take; the processor may have other work."""
+APART_BYTES = 1 << 20
+"""A table that is made of more is made in a process of its own, which gives back what it took at its end."""
 REMEMBERED_BYTES = 16 << 20
 """Of files that were made, packed; one that is longer is made each time."""
 _PIECE_BYTES = 16_384
@@ -80,21 +85,44 @@ class _File:
             await asyncio.sleep(0)  # or a quick reader would keep all others waiting
 
 
-def _packed(render: Callable[..., bytes], read: Read, number: int) -> _File:
+def _packed(render: Callable[..., bytes], read: Read, number: int, apart: Calculator) -> _File:
     found = read(number)
-    content = render(found.name.rpartition(".")[2], *found.given)
-    tag = _tag(found.name, *found.given)
-    return _File(tag, zlib.compress(content, _EFFORT, _GZIP), len(content))
+    ending, tag = found.name.rpartition(".")[2], _tag(found.name, *found.given)
+    size = sum(len(each) for each in found.given if isinstance(each, bytes))
+    if ending == "json" or size <= APART_BYTES:
+        return _File(tag, *_made(render, ending, found.given))
+    made = apart.answer(TABLE_S, _made_apart, render, ending, found.given)
+    if isinstance(made, Problem):
+        raise made
+    return _File(tag, *made)
+
+
+def _made(render: Callable[..., bytes], ending: str, given: tuple[Any, ...]) -> tuple[bytes, int]:
+    """A file, packed, and how long it is unpacked."""
+    content = render(ending, *given)
+    return zlib.compress(content, _EFFORT, _GZIP), len(content)
+
+
+def _made_apart(
+    send: Callable[[Any], None], render: Callable[..., bytes], ending: str, given: tuple[Any, ...]
+) -> tuple[bytes, int] | Problem:
+    try:
+        return _made(render, ending, given)
+    except Problem as problem:
+        return problem
+    except MissingExtra as error:
+        return Problem("not-acceptable", str(error))
 
 
 class Files:
     """Files for readers, whoever they are: made one at a time, and the last ones remembered.
 
-    A table of the largest map takes seconds of a processor and hundreds of megabytes to make; JSON, which
-    is kept as it is, waits for no table.
+    A table of the largest map takes seconds of a processor and hundreds of megabytes to make, in a process
+    ``apart``; JSON, which is kept as it is, waits for no table.
     """
 
     def __init__(self) -> None:
+        self.apart = Calculator(lasting=False)
         self._tables = asyncio.Lock()
         self._texts = asyncio.Lock()
         self._made: OrderedDict[str, _File] = OrderedDict()
@@ -121,7 +149,8 @@ class Files:
                 raise Overloaded("other files are being made; try again later") from None
             try:
                 if tag not in self._made:
-                    return self._remember(await service.working(_packed, render, read, number))
+                    made = await service.working(_packed, render, read, number, self.apart)
+                    return self._remember(made)
             finally:
                 turn.release()
         self._made.move_to_end(tag)

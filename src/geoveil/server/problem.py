@@ -98,6 +98,10 @@ class Problem(GeoveilError):
         self.field = field
         super().__init__(self.detail)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """For another process, without headers."""
+        return Problem, (self.name, self.detail)
+
     def body(self) -> ProblemBody:
         """What is sent, and what stands in the results of a batch."""
         kind = self.kind

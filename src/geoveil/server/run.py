@@ -284,7 +284,8 @@ class Server(uvicorn.Server):
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Stop accepting, answer what was accepted, drain the writer, close the store."""
         self._service.closing.set()
-        self._service.calculator.stop()  # whoever waits for an answer hears that there is none
+        for apart in (self._service.calculator, self._service.files.apart):
+            apart.stop()  # whoever waits for an answer hears that there is none
         await super().shutdown(sockets)
         await self._service.stop(_WORKER_STOP_S)
         self._log.event("stopped")
