@@ -171,6 +171,13 @@ def test_what_another_process_changed_is_known_at_the_next_look(
     one.campaign()
     mechanism = other.mechanism()["id"]
     assert send(other, mechanism).status_code == 200
+    one.request("DELETE", CAMPAIGN, operator=True)
+    one.campaign(mechanism_hours=24)
+    assert_problem(send(other, mechanism), "mechanism-expired")  # never counted under another
+    other.service.campaigns.tick()
+    assert "unknown-mechanism" in send(other, mechanism).text
+    mechanism = other.mechanism()["id"]
+    assert send(other, mechanism).status_code == 200
     for state, problem in (("paused", "campaign-paused"), ("ended", "campaign-ended")):
         change(one, state=state)
         other.service.campaigns.tick()

@@ -560,6 +560,10 @@ class StoreContract:
                 store.add([Upload("paris", number, device_id(40), 0)])
         start(store)
         assert store.add([Upload("paris", 1, device_id(0), 0)]) == [True]
+        (anew,) = store.rounds("paris")
+        with pytest.raises(InvalidInput):  # under a mechanism of the one before
+            store.add([Upload("paris", 1, device_id(1), 0, "f" * 64)])
+        assert store.add([Upload("paris", 1, device_id(1), 0, anew.mechanism)]) == [True]
 
     # -- time --------------------------------------------------------------------------------------
 

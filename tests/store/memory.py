@@ -711,7 +711,7 @@ class MemoryStore:
 
     def _check(self, upload: Upload) -> None:
         kept = self._find(upload.campaign, upload.round)
-        if kept is None:
+        if kept is None or upload.mechanism not in ("", kept.record.mechanism):
             raise InvalidInput(f"round ({upload.round}) must be one of the campaign's")
         if kept.ids_dropped:
             raise over()

@@ -193,7 +193,8 @@ class Uploads:
         if clock() > published.accept_until_s and clock.certain:  # else its ids are still kept
             raise Problem("mechanism-expired", "reports under this mechanism no longer count")
         number = published.report_number(report.mechanism, slot, report.cell, to)
-        return Upload(campaign, published.number, bytes.fromhex(report.id), number)
+        id = bytes.fromhex(report.id)
+        return Upload(campaign, published.number, id, number, published.mechanism)
 
     async def _unknown(self, campaign: str) -> Problem:
         service = self._service
@@ -211,7 +212,7 @@ class Uploads:
                 new = await self._service.writer.submit(self._loop, uploads)
         except TimeoutError:  # whether they are kept will show when they are sent again
             raise StoreFailed("the store must answer in time; try again later") from None
-        except InvalidInput:  # checked above, so the time of the round ran out in the queue
+        except InvalidInput:  # checked above: it came too late, or its campaign was deleted
             raise Problem("mechanism-expired") from None
         metrics.commit_s.observe(time.perf_counter() - began_s)
         counted = sum(new)

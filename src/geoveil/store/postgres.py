@@ -47,7 +47,9 @@ _NAMED = """
     SELECT n.position - 1, (
         SELECT ARRAY[r.campaign_key, r.key, r.cells, r.ids_dropped] FROM round r
         WHERE r.number = n.number AND r.campaign_key = (SELECT key FROM campaign WHERE id = n.id)
-    ) FROM unnest(%s::text[], %s::bigint[]) WITH ORDINALITY AS n (id, number, position)
+        AND n.mechanism IN ('', r.mechanism)
+    ) FROM unnest(%s::text[], %s::bigint[], %s::text[])
+    WITH ORDINALITY AS n (id, number, mechanism, position)
 """
 
 # Ids go in in order, so that two processes with the same ids wait for each other instead of in a circle.

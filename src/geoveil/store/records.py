@@ -121,6 +121,8 @@ class Upload(NamedTuple):
     round: int
     id: bytes
     cell: int
+    mechanism: str = ""
+    """That of the round, where it must be: a campaign that was made anew under the same id has others."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from functools import partial
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 from weakref import WeakSet
 
 import apsw
@@ -332,13 +332,14 @@ def _runner(connection: apsw.Connection) -> Run:
     return run
 
 
-def _named(run: Run, campaigns: list[str], numbers: list[int]) -> list[records.Row]:
+def _named(run: Run, *names: list[Any]) -> list[records.Row]:
     """The rounds that uploads name."""
     return run(
         "SELECT j.key, c.key, r.key, r.cells, r.ids_dropped FROM json_each(:named) j"
         " CROSS JOIN campaign c ON c.id = j.value ->> 0"
-        " CROSS JOIN round r ON r.campaign_key = c.key AND r.number = j.value ->> 1",
-        named=json.dumps(list(zip(campaigns, numbers, strict=True))),
+        " CROSS JOIN round r ON r.campaign_key = c.key AND r.number = j.value ->> 1"
+        " AND j.value ->> 2 IN ('', r.mechanism)",
+        named=json.dumps(list(zip(*names, strict=True))),
     )
 
 

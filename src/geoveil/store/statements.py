@@ -193,25 +193,26 @@ uploads with one id, the first."""
 
 def pending_of(
     uploads: Sequence[records.Upload],
-    look_up: Callable[[list[str], list[int]], Iterable[records.Row]],
+    look_up: Callable[[list[str], list[int], list[str]], Iterable[records.Row]],
 ) -> tuple[Pending, list[int]]:
     """Uploads by campaign and id, and the keys of all rounds they name; each cell checked.
 
-    ``look_up`` finds campaigns and numbers as they are now: position, campaign's key, round's key, cells
-    and whether the ids are gone. Nothing is remembered: another process may have deleted a campaign and
-    made one of the same id, and SQLite gives a key again.
+    ``look_up`` finds campaigns, numbers and mechanisms as they are now: position, campaign's key, round's
+    key, cells and whether the ids are gone. Nothing is remembered: another process may have deleted a
+    campaign and made one of the same id, and SQLite gives a key again.
     """
-    named = list(dict.fromkeys((each.campaign, each.round) for each in uploads))
+    named = list(dict.fromkeys((each.campaign, each.round, each.mechanism) for each in uploads))
     found = {}
-    for position, *keys in look_up([each[0] for each in named], [each[1] for each in named]):
+    campaigns, numbers, mechanisms = map(list, zip(*named, strict=True))
+    for position, *keys in look_up(campaigns, numbers, mechanisms):
         if keys.pop():
             raise over()
         found[named[position]] = keys
     pending: Pending = {}
-    for position, (campaign, number, id, cell) in enumerate(uploads):
-        if (campaign, number) not in found:
+    for position, (campaign, number, id, cell, mechanism) in enumerate(uploads):
+        if (campaign, number, mechanism) not in found:
             raise InvalidInput(f"round ({number}) must be one of the campaign's")
-        campaign_key, round_key, cells = found[campaign, number]
+        campaign_key, round_key, cells = found[campaign, number, mechanism]
         if not 0 <= cell < cells:
             raise InvalidInput(f"cell of the report at position {position} must be below {cells}")
         if len(id) != records.ID_BYTES:
