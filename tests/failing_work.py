@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -57,3 +58,10 @@ class Ones:
 class Opens:
     def __call__(self, part: str) -> Any:
         return Path(part).read_bytes()
+
+
+if __name__ == "__main__":
+    # The process that Spark's workers are copies of: a worker that died costs no second look at all modules.
+    for module in ("failing_work", "geoveil.engine.spark_worker", "pyspark.worker"):
+        import_module(module)
+    import_module("pyspark.daemon").manager()

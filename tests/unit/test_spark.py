@@ -58,6 +58,8 @@ def session() -> Iterator[Any]:
         # classes, than on them; a second worker would import everything once more.
         unchecked = "-XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
         patch.setenv("JDK_JAVA_OPTIONS", f"-XX:TieredStopAtLevel=1 -XX:+UseSerialGC {unchecked}")
+        workers = f"--conf spark.python.daemon.module={failing_work.__name__}"
+        patch.setenv("PYSPARK_SUBMIT_ARGS", f"{workers} pyspark-shell")
         with spark.spark_session("local[1,4]") as made:
             made.conf.set("spark.sql.shuffle.partitions", "2")
             made.conf.set("spark.sql.codegen.wholeStage", "false")
