@@ -1,6 +1,21 @@
-/** The package as one file, as a page would load it. */
+/** The package as one file, as a page would load it, and the browser that loads it. */
 
+import { type Browser, chromium } from "playwright-core";
 import { build } from "vite";
+import { ARGUMENTS, executablePath } from "./browser.ts";
+
+let running: Promise<Browser> | undefined;
+let made: Promise<string> | undefined;
+
+/** The one browser of all files, which run one after another in one process and end it with them. */
+export function launch(): Promise<Browser> {
+  return (running ??= chromium.launch({ executablePath: executablePath!, args: ARGUMENTS }));
+}
+
+/** What runs inside it, bundled once. */
+export function inBrowser(): Promise<string> {
+  return (made ??= bundled("./in_browser.ts"));
+}
 
 export async function bundled(entry: string): Promise<string> {
   const input = new URL(entry, import.meta.url).pathname;

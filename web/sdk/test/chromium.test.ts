@@ -1,9 +1,9 @@
 /** The same vectors and the same report in a real browser, where there is one. */
 
-import { type Browser, chromium, type Page } from "playwright-core";
+import type { Browser, Page } from "playwright-core";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { ARGUMENTS, executablePath, tabOf } from "./browser.ts";
-import { bundled } from "./bundle.ts";
+import { executablePath, tabOf } from "./browser.ts";
+import { inBrowser, launch } from "./bundle.ts";
 import { FakeCollector, PARIS } from "./collector.ts";
 import { mechanism, NAMES } from "./vectors.ts";
 
@@ -14,12 +14,12 @@ describe.skipIf(!executablePath)(executablePath ? "Chromium" : "Chromium (not in
 
   beforeAll(async () => {
     collector = await FakeCollector.start();
-    collector.serve(await bundled("./in_browser.ts"));
-    browser = await chromium.launch({ executablePath: executablePath!, args: ARGUMENTS });
+    collector.serve(await inBrowser());
+    browser = await launch();
     page = await tabOf(browser, collector.origin);
   });
   afterAll(async () => {
-    await browser?.close();
+    await page?.close();
     await collector?.stop();
   });
 

@@ -1,10 +1,9 @@
 /** The service itself, from Node and from a page of another origin; the tests in Python start it. */
 
-import { chromium } from "playwright-core";
 import { describe, expect, it } from "vitest";
 import { Device, MemoryStorage } from "../src/index.ts";
-import { ARGUMENTS, executablePath, tabOf } from "./browser.ts";
-import { bundled } from "./bundle.ts";
+import { executablePath, tabOf } from "./browser.ts";
+import { inBrowser, launch } from "./bundle.ts";
 import { FakeCollector } from "./collector.ts";
 
 const link = process.env["GEOVEIL_LINK"] ?? "";
@@ -35,14 +34,13 @@ describe.skipIf(!link)(link ? "the service" : "the service (started by tests/tes
 
   it.skipIf(!executablePath)("counts the report of a page of another origin", async () => {
     const other = await FakeCollector.start();
-    other.serve(await bundled("./in_browser.ts"));
-    const browser = await chromium.launch({ executablePath: executablePath!, args: ARGUMENTS });
+    other.serve(await inBrowser());
+    const page = await tabOf(await launch(), other.origin);
     try {
-      const page = await tabOf(browser, other.origin);
       const receipt = await page.evaluate(([to, from]) => window.geoveil.report(to, from), [link, HERE] as const);
       expect(receipt).toMatchObject({ round: 1, acknowledged: true });
     } finally {
-      await browser.close();
+      await page.close();
       await other.stop();
     }
   });

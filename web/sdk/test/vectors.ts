@@ -42,8 +42,13 @@ export function load<Value>(file: string): Value {
   return JSON.parse(readFileSync(new URL(file, FOLDER), "utf8")) as Value;
 }
 
+const read = new Map<string, MechanismVector>();
+
+/** Each is read once: they are long, and nothing changes them. */
 export function mechanism(name: string): MechanismVector {
-  return load(`mechanism-${name}.json`);
+  const vector = read.get(name) ?? load<MechanismVector>(`mechanism-${name}.json`);
+  read.set(name, vector);
+  return vector;
 }
 
 export function bytes(text: string): Uint8Array {
