@@ -159,6 +159,41 @@ def test_people_who_are_there_are_no_fakes(mechanism: Channel) -> None:
     assert "report 33" in loud.summary()
 
 
+def test_people_who_are_all_in_one_cell_are_no_fakes() -> None:
+    """Rounds that look odd beside honest people of the estimated map, who are a little everywhere, and not
+    beside people who are in that one cell. Where the map has more cells that matter nothing changes."""
+    mechanism = RandomizedResponse(Line(20), epsilon=3.0)
+    for seed in (0, 21, 33):
+        counts = np.random.default_rng(seed).multinomial(1_000, mechanism.row(3))
+        estimate = UPDATE.fit(tally := Tally(mechanism, counts))
+        there = Observations(tally), mechanism, estimate.distribution, estimate.steps
+        odd, found = QUICK._compared(*there), QUICK.check(tally, estimate)
+        assert odd.raised
+        assert not found.raised
+        assert found.suspicious.size == 0
+        assert "No alarm" in found.summary()
+
+
+def test_an_alarm_needs_both_honest_crowds() -> None:
+    def found(p_value: float, overall: float, replicates: int = 199) -> AlarmResult:
+        named = np.arange(2 if p_value <= 0.02 else 0)
+        both = bool(named.size) or overall <= 0.02
+        return AlarmResult(
+            both, p_value, 3.0, 2.0, named, np.zeros(9), np.zeros(9), overall, 0.02, replicates, 1
+        )
+
+    named, overall, clear = found(0.01, 0.5), found(0.5, 0.01), found(0.6, 0.7, 49)
+    assert named.unless(clear) is clear
+    assert overall.unless(clear) is clear
+    for one, other in ((named, overall), (overall, named)):
+        mild = one.unless(other)
+        assert (mild.raised, mild.p_value, mild.overall_p_value) == (False, 0.5, 0.5)
+    again = named.unless(found(0.02, 0.3))
+    assert (again.raised, again.p_value, again.overall_p_value) == (True, 0.02, 0.5)
+    assert again.suspicious.tolist() == [0, 1]
+    assert overall.unless(found(0.9, 0.015)).raised
+
+
 def test_fakes_in_one_round_of_several(mechanism: Channel) -> None:
     first = elastic(GRID, None, epsilon_per_km=3.0)
     tallies = [

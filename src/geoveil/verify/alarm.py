@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
+import scipy
 
 from geoveil.arrays import FloatArray, IntArray, count, instance, one_blas_thread, part, uniform
 from geoveil.channel.channel import Tally
@@ -26,6 +27,8 @@ _FARTHER = 1.5
 stand out, and honest people with them."""
 _CLEARLY = 10
 """Times the false alarms allowed: whatever is likelier than this among the first replicates is chance."""
+_SURELY = 0.95
+"""The level of the interval by which a cell surely has people: its low end is above zero."""
 _CHUNK_ENTRIES = 1 << 22
 _FEWER = 0.75
 """Above 4,096 cells: with a share s of the reports of a map, s to this power of its steps are taken. How many
@@ -55,6 +58,15 @@ class AlarmResult:
     """Honest campaigns that the reports were compared with."""
     rounds: int
     """Tallies that were checked, those of equal mechanisms together."""
+
+    def unless(self, other: AlarmResult) -> AlarmResult:
+        """Odd only where another result, of the same reports beside other honest people, says so too."""
+        if other.replicates < self.replicates:  # clearly chance there
+            return other
+        milder = self if self.p_value >= other.p_value else other
+        overall = max(self.overall_p_value, other.overall_p_value)
+        raised = bool(milder.suspicious.size) or overall <= self.false_alarm
+        return replace(milder, raised=raised, overall_p_value=overall)
 
     def summary(self) -> str:
         """The result in words."""
@@ -102,14 +114,17 @@ class PoisoningAlarm:
     people stand: crowds at an edge of their cell are no fakes.
     Guarantee: false alarms of each at most ``false_alarm`` as far as the fitted map is like the true one;
     measured in ``docs/robustness.md``, with the attacks that are found and those that are not. A map stopped
-    after a few steps, as the published rule stops, is not like it, and raises the alarm by itself. Nor is one
-    of people who are all in one or two cells, under noise that is the same everywhere (randomised response):
-    it has a few people in cells that have none, and honest people raise the alarm several times as often.
+    after a few steps, as the published rule stops, is not like it, and raises the alarm by itself. Where all
+    people are in a few cells the map has some in cells that have none, which under noise that is the same
+    everywhere (randomised response) looks odd. So where a map of those cells alone that surely have people
+    explains the reports as well (likelihood ratio, at ``false_alarm``), the reports must be odd beside
+    honest people of that map too (up to 4,096 cells).
     It cannot see fakes that honest people could have sent: a single round has as many cells to
     explain reports as there are reports, and crowded places explain much. Two rounds with different
     mechanisms leave far less room.
-    Cost: replicates × the steps of the estimate; a quarter of that where nothing looks odd. Above 4,096 cells
-    reports that are a part of those of the estimate take fewer steps, as a map of them alone would.
+    Cost: replicates × the steps of the estimate; a quarter of that where nothing looks odd, and the error
+    bars of the estimate where something does. Above 4,096 cells reports that are a part of those of the
+    estimate take fewer steps, as a map of them alone would.
     Reference: docs/robustness.md; for the calibration, Davison & Hinkley (1997), §4.
 
     >>> import numpy as np
@@ -148,7 +163,7 @@ class PoisoningAlarm:
     def check(self, tallies: Tally | Iterable[Tally], estimate: Estimate) -> AlarmResult:
         """Whether the reports fit the model that was estimated from them."""
         observations = Observations(tallies)
-        rounds, sizes = len(observations.tallies), {t.counts.size for t in observations.tallies}
+        sizes = {tally.counts.size for tally in observations.tallies}
         if len(sizes) > 1 or not all(tally.complete for tally in observations.tallies):
             raise Unsupported(
                 "the alarm compares counts of all reports, the same in every round; check tallies of "
@@ -161,19 +176,40 @@ class PoisoningAlarm:
         across = max(tally.channel.positions_across for tally in observations.tallies)
         places = PlacesOfAll.of(observations, across, shows=MAP_SHOWS)
         operator, model = observations.operator, estimate.distribution
+        cell = np.arange(model.size)
         if places is not None:  # honest people stand anywhere in their cells
-            operator, steps = places.operator, math.ceil(_FARTHER * steps)
+            operator, steps, cell = places.operator, math.ceil(_FARTHER * steps), places.cell
             model = after_steps(operator, observations.counts[None, :].astype(np.float64), steps)[0]
+        found = self._compared(observations, operator, model, steps)
+        if not found.raised or estimate.space.size > MATRIX_LIMIT:
+            return found
+        surely = estimate.interval(_SURELY)[0] > 0
+        fewer = model * surely[cell]
+        left_out = int(surely.size - surely.sum())
+        if not (left_out and fewer.any()):
+            return found
+        fewer /= fewer.sum()
+        objective = Objective(operator, observations.counts)
+        worse = objective.at(model).log_likelihood - objective.at(fewer).log_likelihood
+        if 2 * observations.total * worse > scipy.special.chdtri(left_out, self.false_alarm):
+            return found
+        return found.unless(self._compared(observations, operator, fewer, steps))
+
+    def _compared(
+        self, observations: Observations, operator: Operator, model: FloatArray, steps: int
+    ) -> AlarmResult:
+        """The reports beside those of honest people who are where the model says."""
+        rounds = len(observations.tallies)
         drawn = self._drawn(observations, operator._push(model))
-        totals = np.repeat([float(tally.total) for tally in observations.tallies], sizes.pop())
-        laws = np.empty((0, totals.size))
+        totals = [np.full(tally.counts.size, float(tally.total)) for tally in observations.tallies]
+        laws = np.empty((0, drawn.shape[1]))
         for compared in sorted({1 + self._least, len(drawn)}):  # data sets, the observed one first
             more = drawn[len(laws) : compared]
             fitted = (after_steps(operator, more[k], steps) for k in batches(len(more), operator))
             found = (np.maximum(operator._push(theta), 0.0) for theta in fitted)
             laws = np.concatenate([laws, *found])
             counted = _by_round(drawn[:compared], rounds)
-            expected = _by_round(laws * totals, rounds)
+            expected = _by_round(laws * np.concatenate(totals), rounds)
             scores = _standardised(counted, expected)
             result = self._judged(scores, counted[0, 0] - expected[0, 0], rounds)
             if min(result.p_value, result.overall_p_value) > _CLEARLY * self.false_alarm:
