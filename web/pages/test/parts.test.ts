@@ -1,6 +1,7 @@
 /** What the pages share: languages, numbers as people write them, and where kilometres lie on a screen. */
 
 import { expect, it } from "vitest";
+import { inGerman } from "../src/dashboard/problem_words.tsx";
 import { fitted, scaleBarKm, toPlace, toScreen, zoomed } from "../src/map/view.ts";
 import { say } from "../src/participant/texts.ts";
 import { REASONS } from "../../sdk/src/refusal.ts";
@@ -63,4 +64,30 @@ it("tells people why nothing was reported in their words, not in those of progra
   for (const words of Object.values(say.reasons)) {
     expect(words).not.toMatch(/collector|ledger|mechanism|document|process|\bfix\b|\bbox\b|\bcells?\b|reportTrip|_/i);
   }
+});
+
+it("has German for every sentence about a campaign to be", () => {
+  const likely = "any report is at most 5.03 times as likely from one as from the other";
+  const often = "of 1,000 such reports from one, at least 9 on average would also come from the other";
+  const said = {
+    [`Whoever stands within 200 m of you could have sent the same report: ${likely}; ${often}.`]:
+      /^Wer im Umkreis von 200 m .* höchstens 5,03-mal .*; von 1\.000 .* mindestens 9 auch von der anderen\.$/,
+    [`Two people 200 m apart: ${likely}.`]: /^Zwei Menschen, die 200 m voneinander stehen: .* von der anderen\.$/,
+    [`Two people whose trips begin 200 m apart and end 200 m apart: ${likely}; ${often}.`]:
+      /^Zwei Menschen, deren Wege 200 m voneinander beginnen/,
+    "A report lands 1.1 km from its person on average.": /im Mittel 1,1 km von/,
+    "It tells 1.6 of the 5.1 bits of which cell a person is in.": /1,6 der 5,1 Bit .* in welcher Zelle/,
+    "It tells 1.6 of the 5.1 bits of which place a person is at.": /an welchem Ort/,
+    "With 1 report of an example city the map that comes back is about 2.2 km off, and the map of the reports as they are 2.5 km.":
+      /^Mit 1 Meldung einer .* etwa 2,2 km daneben, .* um 2,5 km\.$/,
+    "Worked out on 140 cells of 0.58 km in the place of your 1,920.": /140 Zellen von 0,58 km anstelle Ihrer 1\.920/,
+    "Worked out on the middle of your area of 17,018 cells: 156 cells of 1 km, and in proportion 1,132 of 123,456 people.":
+      /17\.018 Zellen: 156 Zellen von 1 km, .* 1\.132 von 123\.456 Menschen/,
+    "A trip is charged twice, since it is two reports that are known to be one person's.": /kostet doppelt/,
+    "Each end of a trip lands 1.1 km from where it was on average, and tells 1.6 of the 5.1 bits of which cell that was.":
+      /im Mittel 1,1 km .* 1,6 der 5,1 Bit/,
+    "How far off the flows will be is not worked out beforehand: they come with intervals between districts.": /Ströme/,
+  };
+  for (const [sentence, german] of Object.entries(said)) expect(inGerman(sentence)).toMatch(german);
+  expect(inGerman("Something else.")).toBeUndefined();
 });

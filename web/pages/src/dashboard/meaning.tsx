@@ -9,7 +9,7 @@ import { useDark } from "../map/map_view.tsx";
 import { Stamp } from "../map/stamp.tsx";
 import { distance, number } from "../texts/language.ts";
 import { say } from "./form_texts.ts";
-import { inWords } from "./problem_words.tsx";
+import { inWords, translated } from "./problem_words.tsx";
 import { type Advice, Refusal, service } from "./service.ts";
 import { say as shared } from "./texts.ts";
 
@@ -78,17 +78,28 @@ export function Meaning({ advice, refusal, problem, busy }: Answered) {
           <>
             {busy && <p class="soft">{say.meaningWait}</p>}
             {advice.choices.length > 0 && <Choices advice={advice} />}
-            {shared.theirs && <p class="small soft">{shared.theirs}</p>}
-            <ul class="facts" lang="en">
-              {advice.sentences.map((sentence) => (
-                <li key={sentence}>{sentence}</li>
-              ))}
-            </ul>
+            <Sentences said={advice.sentences} />
             {advice.example && <Example example={advice.example} />}
           </>
         )}
       </div>
     </section>
+  );
+}
+
+function Sentences({ said }: { said: readonly string[] }) {
+  const words = said.map((sentence) => [sentence, translated(sentence)] as const);
+  return (
+    <>
+      {words.some(([, own]) => own === undefined) && <p class="small soft">{shared.theirs}</p>}
+      <ul class="facts">
+        {words.map(([sentence, own]) => (
+          <li key={sentence} lang={own === undefined ? "en" : undefined}>
+            {own ?? sentence}
+          </li>
+        ))}
+      </ul>
+    </>
   );
 }
 
