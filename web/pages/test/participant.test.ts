@@ -458,8 +458,19 @@ describe.skipIf(!SERVICE || !executablePath)("the participant page", () => {
   it("speaks German to whoever reads German, on a phone", async () => {
     const visit = await Visit.begin(browser, { ...PHONE, locale: "de-AT" });
     const { page } = visit;
+    const limits = JSON.stringify({ maxEpsilonPerKm: 1.5, budgetPerKm: 10000.5 });
+    await page.addInitScript((kept) => localStorage.setItem("geoveil-limits", kept), limits);
     await open(visit, id);
     expect(await page.evaluate(() => document.documentElement.lang)).toBe("de");
+    expect(await page.locator("#most").inputValue()).toBe("1,5");
+    expect(await page.locator("#budget-limit").inputValue()).toBe("10000,5");
+    await page.locator("#lat").evaluate((input) => {
+      const clipboardData = new DataTransfer(); // as maps hand it out
+      clipboardData.setData("text", "45.7512, -4.8387\n");
+      input.dispatchEvent(new ClipboardEvent("paste", { clipboardData, bubbles: true }));
+    });
+    expect(await page.locator("#lat").inputValue()).toBe("45.7512");
+    expect(await page.locator("#lng").inputValue()).toBe("-4.8387");
     expect(await page.locator("#guess").innerText()).toMatch(/rät höchstens \d\d von 100 Mal richtig/);
     expect(await beyond(page)).toBeLessThanOrEqual(0);
     await page.locator(".map-face").tap();

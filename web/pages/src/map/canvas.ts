@@ -6,6 +6,7 @@
  */
 
 import type { Pair, TangentPlane } from "../../../sdk/src/plane.ts";
+import { fixed } from "../texts/language.ts";
 import { type Backdrop, COVERING, drawOutlines, type Outline, outlinesOf } from "./backdrop.ts";
 import { type Colour, css } from "./colours.ts";
 import { type AnyCells, Places, type Shape } from "./places.ts";
@@ -307,14 +308,14 @@ export class MapCanvas {
         tick(context, x, 0, x, 5);
         context.textAlign = "center";
         const turned = atLng > 180 ? atLng - 360 : atLng < -180 ? atLng + 360 : atLng;
-        context.fillText(`${turned.toFixed(decimals)}°`, x, 17);
+        context.fillText(`${fixed(turned, decimals)}°`, x, 17);
       }
       const atLat = (Math.round(lat / step) + n) * step;
       const [, y] = this.pixelOf(this.plane.toPlane(atLat, lng, false));
       if (y > 30 && y < height - 50) {
         tick(context, 0, y, 5, y);
         context.textAlign = "left";
-        context.fillText(`${atLat.toFixed(decimals)}°`, 8, y + 4);
+        context.fillText(`${fixed(atLat, decimals)}°`, 8, y + 4);
       }
     }
   }

@@ -2,7 +2,7 @@
 
 import { useEffect, useRef, useState } from "preact/hooks";
 import type { Backdrop } from "../map/backdrop.ts";
-import { announce, cost, distance, language, number } from "../texts/language.ts";
+import { announce, asTyped, cost, distance, language, number } from "../texts/language.ts";
 import {
   type Campaign,
   fetchBackdrop,
@@ -425,7 +425,7 @@ function LimitsForm({ limits, open, save }: LimitsOf) {
         <p class="soft">{words.text}</p>
         <div>
           <label for="most">{words.most}</label>
-          <input id="most" name="most" inputMode="decimal" defaultValue={String(limits.maxEpsilonPerKm)} required />
+          <input id="most" name="most" inputMode="decimal" defaultValue={asTyped(limits.maxEpsilonPerKm)} required />
         </div>
         <div>
           <label for="budget-limit">{words.budget}</label>
@@ -433,7 +433,7 @@ function LimitsForm({ limits, open, save }: LimitsOf) {
             id="budget-limit"
             name="budget"
             inputMode="decimal"
-            defaultValue={String(limits.budgetPerKm)}
+            defaultValue={asTyped(limits.budgetPerKm)}
             required
           />
         </div>

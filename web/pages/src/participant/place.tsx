@@ -167,10 +167,17 @@ function Typed({ which, choose }: Pick<Shown, "which" | "choose">) {
     setWrong(!sound);
     if (sound) choose({ lat, lng });
   };
+  /** Maps hand out both numbers as one text. */
+  const onPaste = (event: ClipboardEvent & { currentTarget: HTMLFormElement }): void => {
+    const both = PAIR.exec(event.clipboardData?.getData("text").trim() ?? "");
+    if (!both) return;
+    event.preventDefault();
+    for (const [at, input] of event.currentTarget.querySelectorAll("input").entries()) input.value = both[at + 1]!;
+  };
   return (
     <details>
       <summary>{words.typed}</summary>
-      <form class="typed" onSubmit={onSubmit}>
+      <form class="typed" onSubmit={onSubmit} onPaste={onPaste}>
         <div>
           <label for={named(which, "lat")}>{words.lat}</label>
           <input id={named(which, "lat")} name="lat" inputMode="decimal" autocomplete="off" required />
@@ -189,6 +196,8 @@ function Typed({ which, choose }: Pick<Shown, "which" | "choose">) {
     </details>
   );
 }
+
+const PAIR = /^([-−]?\d+[.]\d+)°?\s*[,;\s]\s*([-−]?\d+[.]\d+)°?$/;
 
 /** A number with a point or a comma; NaN for anything else. */
 function parsed(text: string): number {

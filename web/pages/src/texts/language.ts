@@ -38,6 +38,11 @@ export function number(value: number, digits = 3): string {
   return value.toLocaleString(language, { maximumSignificantDigits: digits });
 }
 
+/** A number as one types it: all its digits, and nothing between thousands. */
+export function asTyped(value: number): string {
+  return language === "de" ? String(value).replace(".", ",") : String(value);
+}
+
 /** What something costs, never below it. */
 export function cost(value: number): string {
   return number(Number(roundedUp(value)), 6);
@@ -63,14 +68,15 @@ export function distance(km: number): string {
   return km < 0.9995 ? `${number(1000 * km)} m` : `${number(km)} km`;
 }
 
+/** A number with exactly so many decimals. */
+export function fixed(value: number, decimals: number): string {
+  return value.toLocaleString(language, { minimumFractionDigits: decimals, maximumFractionDigits: decimals });
+}
+
 /** Degrees as coordinates are written on maps, with so many decimals. */
 export function degrees(lat: number, lng: number, decimals = 4): string {
   const each = (value: number, ahead: string, behind: string): string => {
-    const size = Math.abs(value).toLocaleString(language, {
-      minimumFractionDigits: decimals,
-      maximumFractionDigits: decimals,
-    });
-    return `${size}° ${value < 0 ? behind : ahead}`;
+    return `${fixed(Math.abs(value), decimals)}° ${value < 0 ? behind : ahead}`;
   };
   const [east, west] = language === "de" ? ["O", "W"] : ["E", "W"];
   return `${each(lat, "N", "S")}, ${each(lng, east!, west!)}`;
