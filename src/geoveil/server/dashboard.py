@@ -170,25 +170,15 @@ async def _shares(
     service: Service, campaign: str, number: int | None, given: list[Outline], limit_s: float
 ) -> api.Regions:
     evidence = await service.blocking(evidence_of, service.campaigns, campaign, number)
-    estimate = read_body(evidence.body)
-    try:
-        members = await service.working(members_of, space_from_dict(estimate["space"]), given)
-    except GeoveilError as problem:
-        raise Problem("invalid-geojson", str(problem)) from None
     ask = service.calculator.answer
     try:
-        found = await service.working(ask, limit_s, shares_of, evidence, members)
+        found = await service.working(ask, limit_s, regions_of, evidence, given)
     except CalculationFailed as error:
         service.log.fault("regions failed", error)
         raise Problem("not-offered", "the interval of a region could not be worked out") from None
-    if isinstance(found, str):
-        raise Problem("not-offered", found)
-    rows = []
-    for each, parts, numbers in zip(given, members, found.rows, strict=True):
-        share, low, high, cut = numbers
-        cells, area_cells = int((parts > 0.0).sum()), float(parts.sum())
-        rows.append(api.RegionShare(each.name, cells, share, low, high, cut, area_cells))
-    return api.Regions(estimate["round"], LEVEL, rows, found.left_out, found.counted_twice)
+    if isinstance(found, Problem):
+        raise found
+    return found
 
 
 # --- What an estimate was made from, and regions of it, in a process apart: small and plain
@@ -257,6 +247,29 @@ class RegionAnswer(NamedTuple):
     rows: list[tuple[float, ...]]
     left_out: float
     counted_twice: float
+
+
+def regions_of(
+    send: Callable[[Any], None], evidence: Evidence, given: list[Outline]
+) -> api.Regions | Problem:
+    """What is known about regions, or why that cannot be said.
+
+    Which part of every cell lies in each of them is found here too: of a large map that has 100 MiB.
+    """
+    estimate = read_body(evidence.body)
+    try:
+        members = members_of(space_from_dict(estimate["space"]), given)
+    except GeoveilError as problem:
+        return Problem("invalid-geojson", str(problem))
+    found = shares_of(send, evidence, members)
+    if isinstance(found, str):
+        return Problem("not-offered", found)
+    rows = []
+    for each, parts, numbers in zip(given, members, found.rows, strict=True):
+        share, low, high, cut = numbers
+        cells, area_cells = int((parts > 0.0).sum()), float(parts.sum())
+        rows.append(api.RegionShare(each.name, cells, share, low, high, cut, area_cells))
+    return api.Regions(estimate["round"], LEVEL, rows, found.left_out, found.counted_twice)
 
 
 def shares_of(
