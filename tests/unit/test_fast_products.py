@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 import tracemalloc
 
 import numpy as np
@@ -64,6 +65,20 @@ def test_elastic_far_from_its_weights(beta: float) -> None:
         np.testing.assert_allclose(mechanism.push(theta), theta @ matrix, rtol=1e-9, atol=1e-300)
     for values in (np.eye(grid.size)[35], np.eye(grid.size)[33] + 1e-9):
         np.testing.assert_allclose(mechanism.pull(values), matrix @ values, rtol=1e-9, atol=1e-300)
+
+
+@pytest.mark.parametrize("epsilon", [1e-9, 0.3, 40.0])
+def test_lines_are_multiplied_without_loading_all_of_signal_processing(
+    epsilon: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Which takes over a second; both recursions, for vectors in any order of memory."""
+    monkeypatch.setitem(sys.modules, "scipy.signal", None)
+    mechanism = gv.LinearGeometric(gv.Line(7), epsilon_per_unit=epsilon)
+    rows = np.stack([mechanism.row(cell) for cell in range(7)])
+    theta = np.random.default_rng(1).dirichlet(np.ones(7), size=(3, 2))
+    for given in (theta, theta.swapaxes(0, 1), np.asfortranarray(theta), theta[..., ::-1]):
+        np.testing.assert_allclose(mechanism.push(given), given @ rows, rtol=1e-13)
+        np.testing.assert_allclose(mechanism.pull(given), given @ rows.T, rtol=1e-13)
 
 
 def test_elastic_with_a_distant_island() -> None:

@@ -66,6 +66,21 @@ def test_a_promise_is_a_positive_number(wrong: object) -> None:
         gv.Exponential(GRID, level=wrong, radius_km=1.0)
 
 
+@pytest.mark.parametrize(
+    ("asked", "named"),
+    [
+        ({}, "exactly one of epsilon_per_unit=, level= with radius=, or mean_distance="),
+        ({"epsilon_per_unit": -1.0}, r"epsilon_per_unit \(-1.0\)"),
+        ({"level": 1.0, "radius": 0.0}, r"radius \(0.0\)"),
+        ({"mean_distance": -1.0}, r"mean_distance \(-1.0\)"),
+        ({"mean_distance": 50.0}, r"mean_distance \(50\) must be reachable"),
+    ],
+)
+def test_a_line_is_asked_for_what_it_takes(asked: dict[str, float], named: str) -> None:
+    with pytest.raises(InvalidInput, match=rf"^(a promise must be )?{named}"):
+        gv.LinearGeometric(gv.Line(9), **asked)
+
+
 def test_a_distance_beyond_reach_says_how_far_one_gets() -> None:
     with pytest.raises(InvalidInput, match="must be reachable"):
         gv.Exponential(GRID, mean_distance_km=50.0)
@@ -83,7 +98,7 @@ POINT = np.eye(20)[7]
         (lambda: gv.PlanarGeometric(GRID, mean_distance_km=1.6), "information gives 1.3"),
         (lambda: gv.PlanarLaplace(GRID, mean_distance_km=1.6), "information gives 1.3"),
         (lambda: gv.RandomizedResponse(GRID, mean_distance_km=1e300), "information gives 1.1"),
-        (lambda: gv.LinearGeometric(gv.Line(9), mean_distance=50.0), "information gives 4 km"),
+        (lambda: gv.LinearGeometric(gv.Line(9), mean_distance=50.0), "information gives 4 units"),
         (lambda: gv.Elastic(GRID, weights=POINT, mean_distance_km=0.1), "noise gives 0.8"),
         (lambda: gv.Elastic(GRID, weights=POINT, mean_distance_km=3.0), "information gives 0.8"),
         (

@@ -66,35 +66,42 @@ _EXTREME = 1e100
 
 @dataclass(frozen=True)
 class Promise:
-    """Exactly one of: ε per km; a level of loss within a radius; a wanted mean distance."""
+    """Exactly one of: ε per km; a level of loss within a radius; a wanted mean distance.
+
+    ``names`` are what a mechanism calls ε, the radius and the distance.
+    """
 
     epsilon_per_km: float | None = None
     level: float | None = None
     radius_km: float | None = None
     mean_distance_km: float | None = None
+    names: tuple[str, str, str] = ("epsilon_per_km", "radius_km", "mean_distance_km")
 
     def __post_init__(self) -> None:
         asked = (self.epsilon_per_km, self.level, self.mean_distance_km)
         if sum(value is not None for value in asked) != 1 or (self.level is None) != (
             self.radius_km is None
         ):
+            epsilon, radius, distance = self.names
             raise InvalidInput(
-                "a promise must be exactly one of epsilon_per_km=, level= with radius_km=, "
-                "or mean_distance_km="
+                f"a promise must be exactly one of {epsilon}=, level= with {radius}=, or {distance}="
             )
 
     def resolve(self, for_mean_distance: Callable[[float], float]) -> float:
         """ε per km; ``for_mean_distance(km)`` is asked only where a mean distance is wanted."""
+        epsilon, radius, distance = self.names
         if self.epsilon_per_km is not None:
-            return positive("epsilon_per_km", self.epsilon_per_km)
+            return positive(epsilon, self.epsilon_per_km)
         if self.level is not None:
-            return positive("level", self.level) / positive("radius_km", self.radius_km)
-        return for_mean_distance(positive("mean_distance_km", self.mean_distance_km))
+            return positive("level", self.level) / positive(radius, self.radius_km)
+        return for_mean_distance(positive(distance, self.mean_distance_km))
 
     def solve(self, build: Callable[[float], Channel], space: Space, **limits: Any) -> float:
         """ε per km; for a mean distance that of :func:`parameter_for_mean_distance`."""
         return self.resolve(
-            lambda distance: parameter_for_mean_distance(build, space, distance, **limits)
+            lambda distance: parameter_for_mean_distance(
+                build, space, distance, name=self.names[2], **limits
+            )
         )
 
 
@@ -107,6 +114,7 @@ def parameter_for_mean_distance(
     least: float = 1 / _EXTREME,
     most: float = _EXTREME,
     farthest_km: Callable[[], float] | None = None,
+    name: str = "mean_distance_km",
 ) -> float:
     """A parameter whose mean distance is the wanted one or up to 1e-6 more (so: not less private).
 
@@ -123,9 +131,10 @@ def parameter_for_mean_distance(
         return math.log(mean_distance_km / reached) if reached > 0 else math.inf
 
     def unreachable(reached: float, without: str) -> InvalidInput:
+        unit = "units" if space.unit == "unit" else space.unit
         return InvalidInput(
-            f"mean_distance_km ({mean_distance_km:.6g}) must be reachable; even almost no {without} gives "
-            f"{reached:.6g} km in this space"
+            f"{name} ({mean_distance_km:.6g}) must be reachable; even almost no {without} gives "
+            f"{reached:.6g} {unit} in this space"
         )
 
     if space.size == 1:

@@ -298,7 +298,8 @@ class LinearGeometric(Mechanism):
     ) -> None:
         if not isinstance(checked_space(space), Line):
             raise InvalidInput(f"linear-geometric (on {space!r}) must be on a Line")
-        promise = Promise(epsilon_per_unit, level, radius, mean_distance)
+        names = ("epsilon_per_unit", "radius", "mean_distance")
+        promise = Promise(epsilon_per_unit, level, radius, mean_distance, names)
         self.epsilon_per_unit = promise.solve(
             lambda value: LinearGeometric(space, epsilon_per_unit=value),
             space,
@@ -326,11 +327,12 @@ class LinearGeometric(Mechanism):
 
     def _spread(self, values: FloatArray) -> FloatArray:
         """Σ_x e^{−ε|z−x|}·v_x: one recursion from each side, their common term once."""
-        from scipy.signal import lfilter  # here, since importing it takes longer than all the rest
-
-        up = lfilter([1.0], [1.0, -self._ratio], values, axis=-1)
-        down = lfilter([1.0], [1.0, -self._ratio], values[..., ::-1], axis=-1)[..., ::-1]
-        return up + down - values
+        # y_z = v_z + a·y_{z−1} is a triangular system with two diagonals, one of them of ones
+        band = np.stack((np.ones(self.space.size), np.full(self.space.size, -self._ratio)))
+        sides = np.stack((values, values[..., ::-1])).reshape(-1, self.space.size).T
+        solved = scipy.linalg.lapack.dtbtrs(band, sides, uplo="L", diag="U")[0]
+        up, down = solved.T.reshape(2, *values.shape)
+        return np.asarray(up + down[..., ::-1] - values)
 
     def _push(self, theta: FloatArray) -> FloatArray:
         return self._ends * self._spread(theta)
