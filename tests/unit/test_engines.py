@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ import geoveil as gv
 from geoveil.engine.engines import LocalEngine, file_parts
 from geoveil.engine.part_reports import PartCounter, tally_file
 from geoveil.errors import EngineFailed, GeoveilError, InvalidFile, OutsideSpace
-from geoveil.table import delimited, indexed
+from geoveil.table import delimited, indexed, reader
 from geoveil.table.locations import Reading
 
 pa = pytest.importorskip("pyarrow")
@@ -29,7 +30,7 @@ write_csv = pytest.importorskip("pyarrow.csv").write_csv
 
 GRID = gv.Grid.from_box(south=48.8, west=2.2, north=48.9, east=2.4, cell_km=1.0)
 MECHANISM = gv.PlanarGeometric(GRID, epsilon_per_km=2.0)
-ROWS = 250_000
+ROWS = 25_000
 
 
 class Scattered:
@@ -65,12 +66,15 @@ def folder(tmp_path_factory: pytest.TempPathFactory, places: dict[str, Any]) -> 
     write_csv(table.select(["lat", "lng"]), path / "plain.csv")
     with gzip.open(path / "packed.csv.gz", "wb", compresslevel=1) as file:
         file.write((path / "plain.csv").read_bytes())
-    pq.write_table(table.select(["lat", "lng"]), path / "groups.parquet", row_group_size=70_000)
+    pq.write_table(table.select(["lat", "lng"]), path / "groups.parquet", row_group_size=7_000)
     return path
 
 
 @pytest.fixture
 def small_sections(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also smaller blocks, a tenth of 4 MiB, so that few rows are several."""
+    smaller = partial(reader.blocks_of_rows, size=reader.BLOCK // 10)
+    monkeypatch.setattr(reader, "blocks_of_rows", smaller)
     monkeypatch.setattr(delimited, "_SECTION_BLOCKS", 1)
     monkeypatch.setattr(indexed, "_SECTION_ROWS", 1)
 
@@ -125,9 +129,9 @@ def test_a_bad_row_of_any_part_is_named_by_its_number(
     folder: Path, tmp_path: Path, bad: str
 ) -> None:
     lines = (folder / "plain.csv").read_text().splitlines()
-    lines[200_001] = f"{bad},2.3"
+    lines[20_001] = f"{bad},2.3"
     (tmp_path / "bad.csv").write_text("\n".join(lines) + "\n")
-    with pytest.raises(InvalidFile, match=r"row 200001 of .*bad\.csv must have numbers"):
+    with pytest.raises(InvalidFile, match=r"row 20001 of .*bad\.csv must have numbers"):
         tally(tmp_path / "bad.csv", Scattered())
     _, summary = tally_file(
         str(tmp_path / "bad.csv"), Reading(bad_rows="drop"), MECHANISM, engine=Scattered()
@@ -138,8 +142,8 @@ def test_a_bad_row_of_any_part_is_named_by_its_number(
 @pytest.mark.usefixtures("small_sections")
 def test_a_place_outside_is_named_by_its_number(folder: Path, tmp_path: Path) -> None:
     lines = (folder / "plain.csv").read_text().splitlines()
-    (tmp_path / "in.csv").write_text("\n".join([lines[0], *["48.85,2.3"] * 150_000, "10,10"]))
-    with pytest.raises(OutsideSpace, match="number 150001 does not"):
+    (tmp_path / "in.csv").write_text("\n".join([lines[0], *["48.85,2.3"] * 40_000, "10,10"]))
+    with pytest.raises(OutsideSpace, match="number 40001 does not"):
         tally_file(
             str(tmp_path / "in.csv"), Reading(), MECHANISM, outside="raise", engine=Scattered()
         )
@@ -151,7 +155,7 @@ def test_a_place_outside_is_named_by_its_number(folder: Path, tmp_path: Path) ->
 def test_a_file_cut_short_is_refused(folder: Path, tmp_path: Path) -> None:
     whole = (folder / "groups.parquet").read_bytes()
     path = tmp_path / "broken.parquet"
-    path.write_bytes(whole[:200_000] + bytes(100_000) + whole[300_000:])
+    path.write_bytes(whole[:20_000] + bytes(100_000) + whole[120_000:])
     with pytest.raises(InvalidFile, match="it is damaged"):
         tally(path, Scattered())
 
