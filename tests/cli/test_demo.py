@@ -57,7 +57,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def run(told: None, folder: Path) -> Result:
-    return CliRunner().invoke(program, ["demo", "--once", "--output", str(folder)])
+    """Without ``--once`` and without a terminal, where it ends by itself."""
+    return CliRunner().invoke(program, ["demo", "--output", str(folder)])
 
 
 @pytest.mark.slow
@@ -231,8 +232,6 @@ def test_what_the_collector_logs_is_in_a_file_and_not_among_the_sentences(
     assert not trouble or log.read_text() == trouble
 
 
-@pytest.mark.usefixtures("told")
-def test_without_a_terminal_it_ends_by_itself(tmp_path: Path) -> None:
-    again = CliRunner().invoke(program, ["demo", "--output", str(tmp_path / "three")])
-    assert again.exit_code == 0
-    assert "goes on" not in again.stderr
+def test_without_a_terminal_it_ends_by_itself(run: Result) -> None:
+    assert run.exit_code == 0
+    assert "goes on" not in run.stderr
