@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from geoveil.document.wire import MechanismDocument, publish
 from geoveil.errors import InvalidFile, InvalidInput, OutsideSpace
 from geoveil.plot.maps import Panel, save_maps
 from geoveil.space import MaskedGrid, space_from_dict
+from geoveil.space.outline import read_outlines
 
 OUTER = [[2.25, 48.82], [2.42, 48.82], [2.40, 48.87], [2.34, 48.90], [2.25, 48.88], [2.25, 48.82]]
 HOLE = [[2.29, 48.84], [2.35, 48.84], [2.35, 48.865], [2.29, 48.865], [2.29, 48.84]]
@@ -44,6 +46,18 @@ def test_cells_outside_do_not_exist() -> None:
     assert nearest == np.hypot(*away.T).argmin()
     far = CITY.nearest_cells(lat=[-33.0, 89.0], lng=[151.0, 2.0])
     assert not far[1].any()
+
+
+def test_limits_of_many_parts_take_little_more_memory_than_those_of_one() -> None:
+    grid, limits = gv.Grid.from_polygon(LIMITS, cell_km=0.4).grid, read_outlines(LIMITS)
+    peaks = []
+    for outlines in (limits, limits * 20):
+        tracemalloc.start()
+        covered = MaskedGrid.covered(grid, outlines)
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+    assert 0 < covered.size < grid.size
+    assert peaks[1] < 3 * peaks[0]
 
 
 def test_every_corner_of_the_limits_is_inside_to_a_hundredth_of_a_cell() -> None:

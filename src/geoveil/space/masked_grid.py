@@ -63,7 +63,9 @@ class MaskedGrid(MapSpace):
     @classmethod
     def covered(cls, grid: Grid, outlines: Sequence[Outline]) -> MaskedGrid:
         """The cells of a grid of which outlines cover at least 1 %."""
-        parts = np.sum([each.coverage(grid) for each in outlines], axis=0)
+        parts = np.zeros(grid.size)
+        for each in outlines:  # which may be hundreds, of as many cells as there are at most
+            parts += each.coverage(grid)
         return cls(grid, parts >= LEAST_SHARE)
 
     # -- its shape -------------------------------------------------------------------------------
