@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from scipy import sparse
+from scipy.special import gammaincinv
 from scipy.stats import binom, norm
 
 import geoveil as gv
@@ -132,6 +133,25 @@ def test_cells_alike_are_unknown_and_their_sum_is_known() -> None:
     together = estimate.region([3, 4])
     assert 0 < together.standard_error < 0.1
     assert together.interval()[1] < 0.7
+
+
+@pytest.mark.parametrize(
+    ("yes", "people"),
+    [(0, 10**17), (7, 10**9), (1000, 2_130_660_000), (3 * 10**8, 10**9), (10**16, 4 * 10**16)],
+)
+def test_no_share_is_known_better_than_in_a_poll_however_large(yes: int, people: int) -> None:
+    """Quantiles of the beta law are not always right where answers are very many."""
+    shares = np.array([yes / people, 1 - yes / people])
+    nothing = np.zeros((2, 2))
+    low, high = bars.GaussianErrors(
+        "exact", shares, shares, people, covariance=nothing, lost=nothing[:, :0]
+    ).interval(0.95)
+    down = up = norm.ppf(0.975) * np.sqrt(yes * (1 - yes / people))  # in people
+    if yes <= 1000:  # a law of rare events
+        down = yes - gammaincinv(yes, 0.025) if yes else 0.0
+        up = gammaincinv(yes + 1, 0.975) - yes
+    assert 0.999 * down <= (shares[0] - low[0]) * people <= 1.2 * down + 1e-3
+    assert 0.999 * up <= (high[0] - shares[0]) * people <= 1.2 * up
 
 
 @pytest.mark.parametrize("level", [0.8, 0.95, 0.999])
