@@ -47,7 +47,7 @@ def test_a_full_disk_acknowledges_nothing_and_heals(tmp_path: Path) -> None:
     with Writer(store, most_a_commit=50) as writer:
         told = acknowledged(writer, range(2_000))
         assert 0 < len(told) < 2_000
-        with pytest.raises(StoreFailed, match="FullError") as failed:
+        with pytest.raises(StoreFailed, match=r"FullError 13\): no room is left") as failed:
             writer.hand_in([upload(number) for number in range(2_000, 6_000)]).result(PATIENCE_S)
         assert upload(2_000).id.hex() not in str(failed.value)
         assert assert_explained(store) == told

@@ -320,8 +320,9 @@ def _translated() -> Iterator[None]:
         yield
     except apsw.Error as error:
         kind = f"{type(error).__name__} {getattr(error, 'extendedresult', 0)}"
+        full = ": no room is left on the disk" if isinstance(error, apsw.FullError) else ""
         raise records.StoreFailed(
-            f"SQLite failed ({kind}); nothing was acknowledged, try again later"
+            f"SQLite failed ({kind}){full}; nothing was acknowledged, try again later"
         ) from None
 
 
