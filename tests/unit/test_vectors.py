@@ -127,13 +127,14 @@ def test_rows_sums_and_draws_follow_from_the_text_alone(name: str) -> None:
             report += 1
         return report
 
-    rows = [row(*position) for position in vector["positions"]]
+    places = vector["positions"]
+    rows = [row(*place) for place in places[:200]]
     assert [[str(entry) for entry in line] for line in rows[:3]] == vector["rows"]
-    assert [str(sum(line)) for line in rows[:200]] == vector["sums"]
-    assert max(map(sum, rows)) < 2**63
-    assert len(rows) == len(vector["draws"])
-    for index in range(0, len(rows), 3):
-        line, report = rows[index], vector["draws"][index]
+    assert [str(sum(line)) for line in rows] == vector["sums"]
+    assert len(places) == len(vector["draws"])
+    for index in range(0, len(places), 3):
+        line, report = row(*places[index]), vector["draws"][index]
+        assert sum(line) < 2**63
         assert drawn(line, hashlib.sha256(f"{name}:{index}".encode()).digest()[:16]) == report
     ends = [drawn(line, byte * 16) for line in rows[:100] for byte in (b"\x00", b"\xff")]
     assert ends == vector["ends"]
