@@ -38,6 +38,7 @@ class Clock:
     now: float = NOON
     in_doubt: bool = False
     certain: bool = True
+    apart_s: float = 0.0
 
     def __call__(self) -> float:
         return self.now
