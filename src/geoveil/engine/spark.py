@@ -176,6 +176,11 @@ def _advice(failure: BaseException) -> str:
             f"Spark lost a worker {_ATTEMPTS} times (is there enough memory for each?) and gave up; nothing "
             "was written; run again, with more memory for a worker if it was short"
         )
+    if "MALFORMED_RECORD" in said or "CSV header does not conform" in said:
+        return (
+            "Spark gave up on the work; nothing was written; all files must have the same columns, and every "
+            "row as many fields; correct them, or give them one by one, with --bad-rows drop for such rows"
+        )
     return (
         "Spark gave up on the work; nothing was written; are all workers reachable, with the same version "
         "of geoveil? --debug shows what it said"
