@@ -190,7 +190,8 @@ def test_folders_of_files_are_frames(session: Any, people: Path, tmp_path: Path)
     (tmp_path / "c.csv").write_text("when,where\n1,2\n")
     mixed = spark.dataset_frame(session, str(tmp_path), Reading(format="csv"))
     with pytest.raises(
-        EngineFailed, match="Spark gave up on the work; nothing was written; all files must have the same"
+        EngineFailed,
+        match="Spark gave up on the work; nothing was written; all files must have the same",
     ):
         spark.tally_frame(mixed, MECHANISM)
     with pytest.raises(InvalidFile, match=r"gone must be there and hold parquet files"):

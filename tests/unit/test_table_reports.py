@@ -6,6 +6,7 @@ import importlib.util
 import subprocess
 import sys
 from collections import Counter
+from datetime import datetime
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -21,11 +22,13 @@ from geoveil.errors import InvalidFile, InvalidInput, OutsideSpace, Unsupported
 from geoveil.mechanism import ContinuousLaplace, PlanarGeometric, RandomizedResponse, Rappor
 from geoveil.randomness import seeded
 from geoveil.space import Grid, Line
+from geoveil.table.columns import entries
 from geoveil.table.locations import Extent, Reading, TripEnd
 from geoveil.table.obfuscation import Reporter, obfuscate
 from geoveil.table.reader import TableReader
 from geoveil.table.reports import SlotColumn, count_by_slot, count_reports, read_persons
 from geoveil.table.trip_rows import count_trip_reports
+from geoveil.table.writer import create_table
 
 PARIS = Grid.from_box(south=48.82, west=2.28, north=48.88, east=2.40, cell_km=0.5)
 TRUTHFUL = RandomizedResponse(PARIS, epsilon=700.0)  # as good as no noise
@@ -225,6 +228,23 @@ def test_what_is_slow_to_import_is_not_imported_for_others(tmp_path: Path) -> No
     )
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60, cwd=tmp_path)
     assert (tmp_path / "again.csv").read_text().startswith("cell,lat,lng,who,geoveil\n")
+
+
+def test_times_are_read_without_pandas_and_in_zones_that_are_known(tmp_path: Path) -> None:
+    fine = pa.array([1_001], pa.timestamp("ns"))
+    assert [type(entry) for entry in entries(fine, "visits")[0]] == [datetime, type(None)]
+    far = pa.array([0], pa.timestamp("us", "Mars/Olympus"))
+    unknown = "time zone that this machine knows, not Mars/Olympus; write them in UTC"
+    with pytest.raises(InvalidFile, match=f"the times of visits must be in a {unknown}"):
+        entries(far, "visits")
+    batch = pa.RecordBatch.from_pydict({"lat": [1.0], "lng": [2.0], "at": far})
+    for name in ("noisy.csv", "noisy.geojson"):
+        with (
+            pytest.raises(InvalidFile, match=unknown),
+            create_table(str(tmp_path / name), batch.schema) as table,
+        ):
+            table.write(batch)
+    assert not list(tmp_path.iterdir())
 
 
 needs_pandas = pytest.mark.skipif(

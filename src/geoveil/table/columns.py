@@ -121,9 +121,31 @@ def entries(values: pa.Array, name: str) -> tuple[list[Any], IntArray]:
     if pa.types.is_nested(values.type):
         raise InvalidFile(f"a column of {name} that tells rows apart must hold numbers or text")
     encoded = values if pa.types.is_dictionary(values.type) else values.dictionary_encode()
-    different = [*encoded.dictionary.to_pylist(), None]
+    different = [*python_values(encoded.dictionary, name), None]
     which = encoded.indices.fill_null(len(different) - 1).to_numpy(zero_copy_only=False)
     return different, which.astype("int64")
+
+
+def python_values(column: pa.Array, name: str) -> list[Any]:
+    """What a column of a table, or of that ``name``, holds in Python: times to a microsecond, without pandas.
+
+    >>> python_values(arrow_numbers(np.array([1_001], "datetime64[ns]")), "visits.parquet")
+    [datetime.datetime(1970, 1, 1, 0, 0, 0, 1)]
+    """
+    import pyarrow as pa
+
+    zone = column.type.tz if pa.types.is_timestamp(column.type) else None
+    if pa.types.is_timestamp(column.type):
+        column = column.cast(pa.timestamp("us", zone), safe=False)
+    try:
+        return list(column.to_pylist())
+    except (ValueError, KeyError, AttributeError):  # which one, depends on what is installed
+        if zone is None:
+            raise
+        raise InvalidFile(
+            f"the times of {name} must be in a time zone that this machine knows, not {zone}; write "
+            "them in UTC"
+        ) from None
 
 
 def is_said(entry: Any) -> bool:

@@ -22,7 +22,7 @@ import numpy as np
 from geoveil.document.canonical import canonical_bytes
 from geoveil.errors import InvalidInput
 from geoveil.files import replaced_file
-from geoveil.table.columns import arrow_numbers, arrow_texts
+from geoveil.table.columns import arrow_numbers, arrow_texts, python_values
 from geoveil.table.reader import DOCUMENT, PIPE, Format, format_of
 
 if TYPE_CHECKING:
@@ -230,6 +230,8 @@ def _check_plain(schema: pa.Schema) -> None:
     for field in schema:
         if _is_number(field.type) or _is_text(field.type):
             continue
+        if pa.types.is_timestamp(field.type):  # of some zone, which may be unknown here
+            python_values(arrow_numbers(np.zeros(1, np.int64)).cast(field.type), field.name)
         try:  # found by writing none of its rows
             arrow_csv.write_csv(pa.schema([field]).empty_table(), pa.BufferOutputStream())
             plain = "binary" not in str(field.type)  # written where it happens to be text
@@ -293,7 +295,7 @@ class FeatureWriter(TableWriter):
 def _features(batch: pa.RecordBatch) -> Iterator[str]:
     """Each row as the text of a feature; JSON of numbers is what ``repr`` gives."""
     names = [name for name in batch.schema.names if name not in ("lat", "lng")]
-    columns = [_texts(_ENCODE(name), batch.column(name).to_pylist()) for name in names]
+    columns = [_texts(_ENCODE(name), python_values(batch.column(name), name)) for name in names]
     lat, lng = batch.column("lat").to_pylist(), batch.column("lng").to_pylist()
     rows = map(",".join, zip(*columns, strict=True)) if columns else repeat("", len(lat))
     for north, east, properties in zip(lat, lng, rows, strict=True):
