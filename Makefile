@@ -15,7 +15,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup spark peers pages browser pictures test promises mutants check format demo benchmark release docs lock clean
+.PHONY: help setup spark peers pages browser pictures test promises oldest mutants check format demo benchmark release docs lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -45,6 +45,11 @@ test: $(READY) pages browser ## run the tests, the documentation's included; not
 
 promises: $(READY) ## run the long ones: the campaigns behind the promises (half an hour)
 	OPENBLAS_NUM_THREADS=1 $(BIN)/pytest -n $(WORKERS) $(BY_FILE) -m slow $(ARGS)
+
+oldest: build/oldest/ready pages ## run the tests with the oldest packages that pyproject.toml allows
+	@# they warn of each other, and have neither the tools of a release nor those of the pages
+	OPENBLAS_NUM_THREADS=1 build/oldest/bin/pytest -n $(WORKERS) $(BY_FILE) -m "not slow" -W ignore::DeprecationWarning \
+		$(addprefix --ignore=tests/,test_release.py test_web.py test_pages.py unit/test_spark.py) $(ARGS)
 
 mutants: $(READY) ## plant faults in the privacy core and see whether its tests find them (half an hour)
 	OPENBLAS_NUM_THREADS=1 $(BIN)/python tools/mutants.py $(ARGS)
@@ -115,4 +120,9 @@ $(READY): requirements.lock pyproject.toml
 build/peers/ready: $(READY) requirements-peers.lock
 	@$(PYTHON) -m venv --clear build/peers
 	@$(UV) pip install --python build/peers/bin/python --require-hashes --requirement requirements-peers.lock
+	@touch $@
+
+build/oldest/ready: $(READY)
+	@$(PYTHON) -m venv --clear build/oldest
+	@$(UV) pip install --python build/oldest/bin/python --resolution lowest-direct --editable ".[all]" --group test
 	@touch $@

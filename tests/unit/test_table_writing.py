@@ -199,7 +199,12 @@ def test_a_replaced_file_keeps_its_permissions(tmp_path: Path) -> None:
         pa.array([{"a": 1}]),
         pa.array([b"\xff"]),
         pa.array([b"x"]),
-        pa.array(["x"], pa.string_view()),
+        pytest.param(
+            pa.array(["x"], pa.string_view()),
+            marks=pytest.mark.skipif(
+                int(pa.__version__.partition(".")[0]) < 21, reason="pyarrow writes it from 21 on"
+            ),
+        ),
     ],
     ids=lambda column: str(column.type),
 )

@@ -19,7 +19,7 @@ _NUMBER = r"^[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?$"
 _DECIMAL_COMMA = r"^([-+]?[0-9]+),([0-9]+)$"
 
 # --- From NumPy and back, by their bytes: pyarrow's own ways (pa.array, to_numpy) import
-# pandas where that is installed, to ask whether values are its own: half a second of every short command.
+# pandas where that is installed, to ask whether values are its own: tenths of a second of a short command.
 
 
 def arrow_numbers(values: NDArray[Any], known: BoolArray | None = None) -> pa.Array:
