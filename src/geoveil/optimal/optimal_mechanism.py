@@ -149,7 +149,7 @@ _AT_ONCE = 64  # up to so many cells all constraints that matter are written dow
 _FIRST_STRETCH = 1.03
 _FIRST_GAP = 1e-2
 _NEGLIGIBLE = 1e-12  # of the largest cost: less of a loss is rounding
-_ADDED = 1e-3  # constraints broken by more than this fraction of the worst are added
+_BROKEN = 1e-16  # a constraint broken by more than this is added
 
 
 @dataclass(frozen=True)
@@ -340,11 +340,11 @@ class _Task:
         )
 
     def _broken(self, columns: FloatArray) -> BoolArray:
-        """(m, m): the pairs whose constraint some report breaks by a share of the worst."""
+        """(m, m): the pairs whose constraint some report breaks."""
         rows = zip(self.kept.factors, columns, strict=True)
         excess = np.stack([(row[:, None] * columns - own).max(axis=1) for row, own in rows])
         excess[~self.kept.direct] = 0.0
-        return excess > max(_ADDED * float(excess.max(initial=0.0)), 1e-16)
+        return np.asarray(excess > _BROKEN)
 
 
 def _losses(space: Space, loss: Loss | ArrayLike) -> FloatArray:
