@@ -32,13 +32,11 @@ from geoveil.position.positional import (
 from geoveil.position.spread import spread_kernel
 from geoveil.position.whole_law import whole_weights
 from geoveil.root import NeverSafe, safe_root
-from geoveil.space import Grid, MaskedGrid, Points, Space
+from geoveil.space import Grid, Points, Space
 
 _SHARP = 0.25
 """Camouflage below which a rim makes a sharper law of a whole grid, and weights of the least loss one of a
-list of places or of a part of a grid; above, they make a worse one."""
-_OUTLINED = 1_024
-"""Of more cells of a part of a grid, weights of the least loss would take too long."""
+list of places; above, they make a worse one."""
 CLOSE, _INSIDE = 1e-3, 1e-6
 """How near the promise the certificate comes, and how far inside: another machine may round otherwise."""
 _RANGE = 2.0**10
@@ -168,9 +166,6 @@ class _Mixed:
         self.centres = centres_over(space, step=self._step, rim=self._rim)
         lattice = self.centres.lattice
         self.many = lattice is not None and lattice.many
-        # of the rectangle around them, where no report lies
-        outlined = isinstance(space, MaskedGrid) and space.size <= _OUTLINED
-        self._corners = isinstance(space, Points) or outlined
         self._flat: dict[float, FloatArray] = {}
         self._last: FloatArray | None = None
 
@@ -203,7 +198,7 @@ class _Mixed:
     def _flat_at(self, beta: float) -> FloatArray:
         cone = RoundedCone(beta, ROUNDING_CELLS * self._space.cell_km)
         cell_km = self._space.cell_km
-        if not self._corners or self._camouflage >= _SHARP:
+        if not isinstance(self._space, Points) or self._camouflage >= _SHARP:
             return flat_weights(self.centres, cone, cell_km)
         self._last = least_loss_weights(self.centres, cone, cell_km, self._last)
         return self._last
