@@ -10,7 +10,7 @@ from typing import TypeVar
 import numpy as np
 
 from geoveil.arrays import FloatArray, positive
-from geoveil.campaign.weights import flat_weights, least_loss_weights
+from geoveil.campaign.weights import LEAST_SHARE, flat_weights, least_loss_weights
 from geoveil.channel.certificate import promising
 from geoveil.channel.channel import Channel
 from geoveil.channel.guarantee import BetweenPositions
@@ -32,11 +32,14 @@ from geoveil.position.positional import (
 from geoveil.position.spread import spread_kernel
 from geoveil.position.whole_law import whole_weights
 from geoveil.root import NeverSafe, safe_root
-from geoveil.space import Grid, Points, Space
+from geoveil.space import Grid, MaskedGrid, Points, Space
 
 _SHARP = 0.25
 """Camouflage below which a rim makes a sharper law of a whole grid, and weights of the least loss one of a
 list of places; above, they make a worse one."""
+_WITHIN_LIMITS = 0.5
+"""Of the mean weight, at least, below that camouflage in a part of a grid: flatter weights leave shores a
+twentieth, and one fake there would count as hundreds of people, for no sharper a map."""
 CLOSE, _INSIDE = 1e-3, 1e-6
 """How near the promise the certificate comes, and how far inside: another machine may round otherwise."""
 _RANGE = 2.0**10
@@ -199,7 +202,9 @@ class _Mixed:
         cone = RoundedCone(beta, ROUNDING_CELLS * self._space.cell_km)
         cell_km = self._space.cell_km
         if not isinstance(self._space, Points) or self._camouflage >= _SHARP:
-            return flat_weights(self.centres, cone, cell_km)
+            starved = isinstance(self._space, MaskedGrid) and self._camouflage < _SHARP
+            least = _WITHIN_LIMITS if starved else LEAST_SHARE
+            return flat_weights(self.centres, cone, cell_km, least)
         self._last = least_loss_weights(self.centres, cone, cell_km, self._last)
         return self._last
 

@@ -20,7 +20,7 @@ from geoveil.space.space import Space
 
 _INSIDE = 1e-9
 """How far inside its bound a leverage is aimed, so that rounding leaves it there."""
-_LEAST_SHARE = 0.05
+LEAST_SHARE = 0.05
 """Of the mean weight, so that every cell stays reportable: it costs below 1 % of ε, and without it the map
 could not be recovered."""
 _SMALL = 32
@@ -53,7 +53,7 @@ def equalising_weights(
     solution, _ = scipy.sparse.linalg.cg(
         product, np.ones(space.size), rtol=1e-9, maxiter=2000, M=near_inverse
     )
-    raised = np.maximum(solution, _LEAST_SHARE * np.maximum(solution, 0.0).mean())
+    raised = np.maximum(solution, LEAST_SHARE * np.maximum(solution, 0.0).mean())
     return raised / raised.sum()
 
 
@@ -138,16 +138,19 @@ leverage of a fake report, and no larger error."""
 _ROUNDS = 100
 
 
-def flat_weights(centres: Centres, cone: RoundedCone, cell_km: float) -> FloatArray:
-    """c ≥ 5 % of the mean that brings Z to 1 and ∇Z to 0 by least squares, as :func:`flat_on_grid` does.
+def flat_weights(
+    centres: Centres, cone: RoundedCone, cell_km: float, least: float = LEAST_SHARE
+) -> FloatArray:
+    """c of at least a part of the mean, about, that brings Z to 1 and ∇Z to 0 by least squares.
 
-    Among places the positions are those at every half cell (whole cell, where places are many) of the
-    rectangle that have a place within a cell.
+    On a grid as :func:`flat_on_grid` does, with ``least`` for the part; among places it is 5 %. There the
+    positions are those at every half cell (whole cell, where places are many) of the rectangle that have a
+    place within a cell.
     Cost: one product of a matrix of about 12 (or 6) entries for every two places with itself, then some
     hundred with one of an entry for every two.
     """
     if centres.lattice is not None:
-        return flat_on_grid(centres, cone)
+        return flat_on_grid(centres, cone, least)
     return _Around(centres, cone, cell_km, ways=0).flat()
 
 
@@ -274,8 +277,8 @@ def _mesh(east: FloatArray, north: FloatArray) -> FloatArray:
     return np.stack(np.meshgrid(east, north), axis=-1).reshape(-1, 2)
 
 
-def flat_on_grid(centres: Centres, cone: RoundedCone) -> FloatArray:
-    """c ≥ 5 % of the mean that brings Z to 1 and ∇Z to 0, by least squares, at every half cell.
+def flat_on_grid(centres: Centres, cone: RoundedCone, least: float = LEAST_SHARE) -> FloatArray:
+    """c ≥ ``least`` of the mean, about, that brings Z to 1 and ∇Z to 0, by least squares, at half cells.
 
     Minimises Σ_x (Z − 1)² + (3|∇Z|/β)² over the positions x on a lattice of half cells; under a mask over
     those in cells that exist, since nothing can be done about Z where there are no centres.
@@ -312,18 +315,18 @@ def flat_on_grid(centres: Centres, cone: RoundedCone) -> FloatArray:
         gradient = (scipy.fft.rfft2(off, shape) * turned).sum(axis=(0, 1))
         return float((off**2).sum()), 2.0 * lattice.gather(scipy.fft.irfft2(gradient, shape))
 
-    return _least(loss, centres.size, _STEPS_OF_MANY if lattice.many else _STEPS)
+    return _least(loss, centres.size, least, _STEPS_OF_MANY if lattice.many else _STEPS)
 
 
 Loss = Callable[[FloatArray], tuple[float, FloatArray]]
 """The value and the gradient of a loss."""
 
 
-def _least(loss: Loss, size: int, steps: int = _STEPS) -> FloatArray:
-    """The weights of the least loss, none below 5 % of the mean, with a sum of one."""
+def _least(loss: Loss, size: int, least: float = LEAST_SHARE, steps: int = _STEPS) -> FloatArray:
+    """The weights of the least loss, none below a part of what is about their mean, with a sum of one."""
     ones = np.ones(size)
     options = {"maxiter": steps, "maxcor": 20, "ftol": 1e-10}
-    found = _minimised(loss, ones, _LEAST_SHARE, options)
+    found = _minimised(loss, ones, least, options)
     return found / found.sum()
 
 
