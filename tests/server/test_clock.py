@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from geoveil.document.wire import MechanismDocument
+from geoveil.server import campaigns
 from geoveil.server.campaigns import QUEUED_S, Campaigns
 from geoveil.server.trusted_clock import CERTAIN_S, JUMP_S, SETTLE_S, SLOW_S, TrustedClock
 from geoveil.server.worker import Jobs
@@ -346,6 +347,11 @@ def test_a_backup_put_back_opens_above_everything_ever_published(
     town.pass_s(2)
     assert town.usable().round == number + 1
     store.close()
+
+
+def test_no_number_of_a_round_goes_back_however_large_it_is() -> None:
+    for number in (1, campaigns.LARGEST_ROUND - 1, campaigns.LARGEST_ROUND, 2**31 - 2):
+        assert number <= campaigns._later(number, 2**40) <= max(number, campaigns.LARGEST_ROUND)
 
 
 @pytest.mark.parametrize("wrong_s", [-HOUR, -YEAR, 50 * YEAR, -50 * YEAR])

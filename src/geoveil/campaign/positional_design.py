@@ -39,7 +39,7 @@ _SHARP = 0.25
 list of places; above, they make a worse one."""
 _WITHIN_LIMITS = 0.5
 """Of the mean weight, at least, below that camouflage in a part of a grid: flatter weights leave shores a
-twentieth, and one fake there would count as hundreds of people, for no sharper a map."""
+twentieth, and one fake there would count as ten times as many people."""
 CLOSE, _INSIDE = 1e-3, 1e-6
 """How near the promise the certificate comes, and how far inside: another machine may round otherwise."""
 _RANGE = 2.0**10

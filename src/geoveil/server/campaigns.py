@@ -460,7 +460,7 @@ class Campaigns:
 
 def _later(number: int, rounds: int) -> int:
     """The number so many rounds later, or half-way to the largest: also where a clock is decades wrong."""
-    return number + min(rounds, (LARGEST_ROUND - number) // 2)
+    return number + min(rounds, max(LARGEST_ROUND - number, 0) // 2)
 
 
 def _area_fixed() -> Problem:
