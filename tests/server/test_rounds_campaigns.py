@@ -23,7 +23,7 @@ from geoveil.server.campaigns import (
 from geoveil.server.conclusion import NothingToRelease, conclude
 from geoveil.server.round_documents import SLOW_CLOCKS_S, served
 from geoveil.server.worker import Jobs
-from geoveil.store import CampaignRecord, RoundRecord, open_store
+from geoveil.store import CampaignRecord, Progress, RoundRecord, RoundTimes, open_store
 from geoveil.store.sqlite import SqliteStore
 from geoveil.verify.guard import Guarded, GuardedUpdate
 from server.rounds_support import HOUR, NOON, City, Clock, campaign_settings, raises_problem
@@ -355,13 +355,85 @@ def test_an_estimate_stays_as_it_was() -> None:
 
 
 class CountingStore(MemoryStore):
-    """A store that counts how often it is asked for a round."""
+    """A store that counts how often it is asked for a round with its document."""
 
     asked = 0
 
     def round_of(self, mechanism: str) -> RoundRecord | None:
         self.asked += 1
         return super().round_of(mechanism)
+
+    def rounds(self, campaign: str) -> list[RoundRecord]:  # and with it the last one
+        self.asked += 1
+        return super().rounds(campaign)
+
+    def progress(self, campaign: str) -> Progress:
+        return MemoryStore.progress(self.copy(), campaign)
+
+    def last_rounds(self) -> list[RoundTimes]:
+        return MemoryStore.last_rounds(self.copy())
+
+
+@pytest.mark.usefixtures("one_design")
+def test_no_document_is_read_while_nothing_is_due() -> None:
+    store = CountingStore()
+    city = City(campaign_settings(rounds=1, mechanism_hours=2.0), store)
+    for name, changed in (("bern", {"rounds": 1}), ("oslo", {"round_hours": 0.5}), ("rome", {})):
+        city.campaigns.create(campaign_settings(id=name, mechanism_hours=2.0, **changed))
+    for name in ("paris", "bern", "oslo", "rome"):
+        assert city.campaigns.mechanism(name).number == 1
+    city.report(100)
+    city.campaigns.close("paris")
+    city.work()
+
+    def read_by_ticks() -> int:
+        city.campaigns.tick()
+        before = store.asked
+        for _ in range(3):
+            city.wait(1)
+            city.campaigns.tick()
+            assert city.campaigns.mechanism("rome").campaign == "rome"
+        return store.asked - before
+
+    assert read_by_ticks() == 0, "all is young"
+    city.wait(HOUR)
+    assert read_by_ticks() == 0, "Oslo should close, and has too few reports"
+    city.wait(HOUR)
+    assert city.campaigns.tick() == []
+    rounds = {name: city.campaigns.look(name).number for name in ("paris", "bern", "oslo", "rome")}
+    assert rounds == {"paris": 1, "bern": 1, "oslo": 2, "rome": 2}, "two are finished for good"
+    assert read_by_ticks() == 0
+    city.campaign = "bern"
+    city.report(100, under=store.last_round("bern"))
+    assert [each.campaign for each in city.campaigns.tick()] == ["bern"], "late reports are seen"
+
+
+def test_what_a_request_changes_while_a_tick_reads_is_not_forgotten(monkeypatch) -> None:
+    city = City()
+    city.report(100)
+
+    def read_then_closed() -> list[RoundTimes]:
+        read = MemoryStore.last_rounds(city.store)
+        city.campaigns.close("paris")
+        assert city.campaigns.mechanism("paris").closed_at_s is not None
+        return read
+
+    monkeypatch.setattr(city.store, "last_rounds", read_then_closed)
+    city.campaigns.tick()
+    assert city.campaigns.mechanism("paris").closed_at_s is not None
+
+
+def test_the_state_of_a_campaign_reads_one_document_of_however_many_rounds() -> None:
+    store = CountingStore()
+    city = City(store=store)
+    for number in range(2, 8):
+        city.wait(1)
+        assert city.campaigns.next_round("paris") == number
+    before = store.asked
+    city.wait(1)
+    state = city.campaigns.state("paris")
+    assert (state["round"], state["rounds_closed"]) == (7, 6)
+    assert store.asked == before
 
 
 def test_a_known_mechanism_is_found_without_the_store() -> None:

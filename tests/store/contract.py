@@ -12,6 +12,7 @@ from geoveil.store import (
     ClosingRecord,
     EstimateRecord,
     PreparationRecord,
+    RoundTimes,
     Store,
     StoreFailed,
     TokenRecord,
@@ -324,9 +325,32 @@ class StoreContract:
         store.replace_document(a_round(number=2), after=1, at_s=300)
         assert store.last_round("paris") == a_round(number=2)
         assert store.rounds_concluded("paris") == 0
-        store.add([Upload("paris", 2, device_id(0), 0)])
+        store.add([Upload("paris", 2, device_id(0), 0), Upload("paris", 1, device_id(1), 0)])
         store.close_round("paris", 2, minimum=1, at_s=500)
         assert store.rounds_concluded("paris") == 1
+
+    def test_how_far_a_campaign_has_come(self, store: Store) -> None:
+        assert store.progress(MISSING) == (None, 0, 0)
+        start(store)
+        assert store.progress("paris") == (a_round(), 0, 0)
+        store.replace_document(a_round(number=2), after=1, at_s=300)
+        store.add([Upload("paris", 2, device_id(0), 0), Upload("paris", 1, device_id(1), 0)])
+        assert store.progress("paris") == (replace(a_round(number=2), total=1), 2, 1)
+
+    def test_the_newest_rounds_of_all_that_are_running(self, store: Store) -> None:
+        assert store.last_rounds() == []
+        for name in ("rome", "oslo", "paris"):
+            start(store, name)
+        store.create_campaign(a_campaign("bern"), None)
+        store.replace_document(a_round("rome", number=2), after=1, at_s=300)
+        store.add([Upload("rome", 2, device_id(0), 0), Upload("paris", 1, device_id(0), 0)])
+        store.close_round("paris", 1, minimum=1, at_s=400)
+        store.change_campaign("oslo", state="paused")
+        two, one = a_round("rome", number=2), a_round("paris")
+        assert store.last_rounds() == [
+            RoundTimes("rome", two.mechanism, two.opened_at_s, two.expires_at_s, None, 1),
+            RoundTimes("paris", one.mechanism, one.opened_at_s, one.expires_at_s, 400, 1),
+        ]
 
     def test_whoever_has_a_closing_may_have_it_longer(self, store: Store) -> None:
         start(store)

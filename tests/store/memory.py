@@ -22,7 +22,9 @@ from geoveil.store.records import (
     EstimateRecord,
     Job,
     PreparationRecord,
+    Progress,
     RoundRecord,
+    RoundTimes,
     Row,
     Snapshot,
     State,
@@ -401,6 +403,32 @@ class MemoryStore:
         """The newest round of a campaign."""
         rounds = self.rounds(campaign)
         return rounds[-1] if rounds else None
+
+    def last_rounds(self) -> list[RoundTimes]:
+        """The newest round of every campaign that is running."""
+        with self._lock:
+            running = [each.id for each in self.campaigns() if each.state == "running"]
+            newest = [last for each in running if (last := self.last_round(each))]
+        return [
+            RoundTimes(
+                each.campaign,
+                each.mechanism,
+                each.opened_at_s,
+                each.expires_at_s,
+                each.closed_at_s,
+                each.total,
+            )
+            for each in newest
+        ]
+
+    def progress(self, campaign: str) -> Progress:
+        """How far a campaign has come."""
+        rounds = self.rounds(campaign)
+        return Progress(
+            rounds[-1] if rounds else None,
+            sum(each.total for each in rounds),
+            sum(each.closed_at_s is not None for each in rounds),
+        )
 
     def rounds_concluded(self, campaign: str) -> int:
         """How many rounds have an estimate, wait for it, or were given up beside a next one."""

@@ -18,7 +18,15 @@ from geoveil.server.problem import Problem
 from geoveil.server.settings_of_campaign import CampaignSettings
 from geoveil.server.shapes import Drawn, space_of
 from geoveil.server.trusted_clock import TrustedClock
-from geoveil.store import CampaignRecord, ClosingRecord, EstimateRecord, RoundRecord, State, Store
+from geoveil.store import (
+    CampaignRecord,
+    ClosingRecord,
+    EstimateRecord,
+    RoundRecord,
+    RoundTimes,
+    State,
+    Store,
+)
 
 FRESH_S = 1.0
 """How old an answer about what changes may be, so that several processes agree within a second."""
@@ -62,6 +70,8 @@ class Campaigns:
         self._states: dict[str, tuple[float, dict[str, Any]]] = {}
         self._changes: Counter[str] = Counter()
         """Campaign → how often something was changed here, for looks that were under way meanwhile."""
+        self._settled: dict[str, tuple[RoundTimes, bool]] = {}
+        """Campaign → its newest round, and whether it had expired, where a look at it changed nothing."""
         self._standing: dict[str, State] = {}
         """Campaign → what its operator says of it, as of the last look."""
 
@@ -122,7 +132,7 @@ class Campaigns:
             raise _area_fixed()
 
     def _check_unreported(self, campaign: str) -> None:
-        if any(each.total for each in self.store.rounds(campaign)):
+        if self.store.progress(campaign).reports:
             raise _area_fixed()
 
     # -- looking up ------------------------------------------------------------------------------
@@ -196,12 +206,14 @@ class Campaigns:
             return state
         changes = self._changes[campaign]
         now, settings, record = self.clock(), self.settings(campaign), self._record(campaign)
-        every, latest = self.store.rounds(campaign), self.store.estimate(campaign)
+        progress, latest = self.store.progress(campaign), self.store.estimate(campaign)
         concluded = self.store.rounds_concluded(campaign)
         waits = round_documents.described_preparation(
             self.store.preparation(campaign), settings, ended=record.state == "ended"
         )
-        state = conclusions.described(record, settings, every, latest, concluded, int(now), waits)
+        state = conclusions.described(
+            record, settings, progress, latest, concluded, int(now), waits
+        )
         with self._lock:  # what was read before a change, or before another's look, is not kept
             since, _ = self._states.get(campaign, (now, None))
             if self._changes[campaign] == changes and not now < since < now + FRESH_S:
@@ -333,10 +345,13 @@ class Campaigns:
             if not self._began:
                 self._open_above()
             waiting = {each.campaign for each in self.store.preparations()}
-            for campaign in self._known():
-                if campaign.state == "running" and campaign.id not in waiting:
+            self._known()
+            asked = self.clock()
+            for last in self.store.last_rounds():
+                self._look_without_reading(last, asked)
+                if last.campaign not in waiting:
                     with suppress(Problem):  # it was deleted or has ended meanwhile
-                        self._roll_over(self.look(campaign.id), self.settings(campaign.id))
+                        self._attend(last, self.settings(last.campaign))
             self._keep_house()
         else:
             self._known()
@@ -404,6 +419,13 @@ class Campaigns:
         self._current[campaign] = (now, current)
         return current
 
+    def _look_without_reading(self, last: RoundTimes, asked: float) -> None:
+        """Know the newest round as it was when all were asked for, where its document is here."""
+        since, known = self._current.get(last.campaign, (asked, None))
+        if known is not None and known.mechanism == last.mechanism and since < asked:
+            now = replace(known, closed_at_s=last.closed_at_s, total=last.total)
+            self._current[last.campaign] = (asked, now)
+
     def _prepared(self, campaign: str) -> RoundRecord:
         """The current round of a campaign whose mechanism is made; ``campaign-preparing`` else."""
         if self._record(campaign).state != "ended":
@@ -415,8 +437,8 @@ class Campaigns:
     def forget(self, campaign: str) -> None:
         """What is kept here of a campaign that was changed is read anew."""
         self._changes[campaign] += 1
-        self._current.pop(campaign, None)
-        self._states.pop(campaign, None)
+        for known in (self._current, self._states, self._settled):
+            known.pop(campaign, None)
 
     def _close(self, current: RoundRecord, minimum: int) -> bool:
         closed = VERSION_1 not in current.document and self.store.close_round(
@@ -432,10 +454,18 @@ class Campaigns:
             return settings.ends_with(concluded)
         return settings.ends_with(concluded + 1) and self.clock() >= current.expires_at_s
 
+    def _attend(self, last: RoundTimes, settings: CampaignSettings) -> None:
+        """Look at the newest round of a campaign, and read it where there may be something to do."""
+        now = int(self.clock())
+        seen = last, now >= last.expires_at_s
+        due = seen[1] or (last.closed_at_s is None and settings.is_due(last, now))
+        if _ahead(last, now) or (due and self._settled.get(last.campaign) != seen):
+            self._roll_over(self.look(last.campaign), settings)
+            self._settled[last.campaign] = seen
+
     def _roll_over(self, current: RoundRecord, settings: CampaignSettings) -> None:
         now = int(self.clock())
-        # ahead: the clock was wrong when it opened
-        ahead = current.opened_at_s > now + round_documents.SLOW_CLOCKS_S
+        ahead = _ahead(current, now)
         if current.closed_at_s is not None:
             # nobody need wait for the estimate with a document of no use
             if (ahead or now >= current.expires_at_s) and not self._finished(current, settings):
@@ -456,6 +486,11 @@ class Campaigns:
         seen_open = current.closed_at_s is None
         self.store.replace_document(record, after=current.number, at_s=now, still_open=seen_open)
         self.forget(current.campaign)
+
+
+def _ahead(opened: RoundRecord | RoundTimes, now_s: int) -> bool:
+    """Whether a round opened in the future: the clock was wrong when it did."""
+    return opened.opened_at_s > now_s + round_documents.SLOW_CLOCKS_S
 
 
 def _later(number: int, rounds: int) -> int:

@@ -27,7 +27,7 @@ from geoveil.server.round_documents import AT_ONCE_PLACES, Documents, current_do
 from geoveil.server.settings_of_campaign import CampaignSettings
 from geoveil.space import MATRIX_LIMIT, AnyGrid
 from geoveil.space.masked_grid import grid_beneath
-from geoveil.store import CampaignRecord, EstimateRecord, RoundRecord
+from geoveil.store import CampaignRecord, EstimateRecord, Progress, RoundRecord
 from geoveil.trips.flows import blocks
 
 VERSION = 1
@@ -363,7 +363,7 @@ class Told(msgspec.Struct):
 def described(
     record: CampaignRecord,
     settings: CampaignSettings,
-    rounds: Sequence[RoundRecord],
+    progress: Progress,
     latest: EstimateRecord | None,
     concluded: int,
     now_s: int,
@@ -379,7 +379,7 @@ def described(
     enough reports. A campaign is ``finished`` when its last round closes, though its estimate is still to
     come, or when the document of that round expires: no report drawn from then on would enter a map.
     """
-    current = rounds[-1] if rounds else None
+    current = progress.last
     state = "preparing"
     if current is not None and preparation is None:
         last = settings.ends_with(concluded + (current.closed_at_s is None))
@@ -403,9 +403,9 @@ def described(
         "expires": None if current is None else current.expires_at_s,
         "reports_counted": {
             "round": 0 if current is None else current.total,
-            "all": sum(each.total for each in rounds),
+            "all": progress.reports,
         },
-        "rounds_closed": sum(each.closed_at_s is not None for each in rounds),
+        "rounds_closed": progress.closed,
         "estimate": latest
         and {"round": latest.round, "reports": latest.reports, "made_at": latest.made_at_s},
         **msgspec.structs.asdict(told),

@@ -22,7 +22,7 @@ from geoveil.errors import GeoveilError, InvalidFile, InvalidInput, Unsupported
 from geoveil.position.positional import STEEPEST_CELL
 from geoveil.server.problem import Problem
 from geoveil.space import MOST_CELLS, Box, Grid
-from geoveil.store import RoundRecord
+from geoveil.store import RoundRecord, RoundTimes
 from geoveil.table.writer import FORMULAS
 
 NAME_LENGTH = 200
@@ -215,7 +215,7 @@ class CampaignSettings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, 
         """Whether the campaign ends with the round that is the n-th with enough reports."""
         return self.rounds is not None and concluded >= self.rounds
 
-    def is_due(self, current: RoundRecord, now_s: int) -> bool:
+    def is_due(self, current: RoundRecord | RoundTimes, now_s: int) -> bool:
         """Whether an open round should end: enough reports, enough time, or its document has expired."""
         young = now_s < current.opened_at_s + round(self.minimum_round_hours * 3600)
         full = self.round_size is not None and current.total >= self.round_size and not young

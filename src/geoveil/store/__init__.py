@@ -18,7 +18,9 @@ from geoveil.store.records import (
     NewerSchema,
     Overloaded,
     PreparationRecord,
+    Progress,
     RoundRecord,
+    RoundTimes,
     State,
     StoreFailed,
     TokenRecord,
@@ -27,7 +29,7 @@ from geoveil.store.records import (
 
 __all__ = [
     "CampaignRecord", "ClosingRecord", "Contents", "EstimateRecord", "GroupWriter", "Job",
-    "NewerSchema", "Overloaded", "PreparationRecord", "RoundRecord", "State", "Store",
-    "StoreFailed", "TokenRecord", "Upload",
+    "NewerSchema", "Overloaded", "PreparationRecord", "Progress", "RoundRecord", "RoundTimes",
+    "State", "Store", "StoreFailed", "TokenRecord", "Upload",
     "copy_store", "open_store", "open_to_copy", "restore_backup", "write_backup",
 ]  # fmt: skip

@@ -173,8 +173,20 @@ class Store(ABC):
 
     def last_round(self, campaign: str) -> records.RoundRecord | None:
         """The newest round of a campaign."""
-        statement = f"{sql.ROUND} WHERE c.id = :campaign ORDER BY r.number DESC LIMIT 1"
-        return self._one(records.RoundRecord, statement, campaign=campaign)
+        return self._one(records.RoundRecord, sql.NEWEST, campaign=campaign)
+
+    def last_rounds(self) -> list[records.RoundTimes]:
+        """The newest round of every campaign that is running, the oldest campaign first."""
+        return self._every(records.RoundTimes, sql.LAST_OF_RUNNING)
+
+    def progress(self, campaign: str) -> records.Progress:
+        """How far a campaign has come; no round and nothing counted where there is none."""
+        with self.reading() as run:
+            newest = run(sql.NEWEST, campaign=campaign)
+            ((reports, rounds),) = run(sql.IN_ALL, campaign=campaign)
+        last = records.RoundRecord(*newest[0]) if newest else None
+        still_open = last is not None and last.closed_at_s is None  # no other is
+        return records.Progress(last, reports, rounds - still_open)
 
     def rounds_concluded(self, campaign: str) -> int:
         """How many rounds of a campaign have an estimate or wait for it, or were given up beside a next one.

@@ -111,6 +111,29 @@ class RoundRecord:
         return (level * self.slots + slot) * self.cells_each**self.ends + pair
 
 
+@dataclass(frozen=True, slots=True)
+class RoundTimes:
+    """What of a round tells whether it is due: all but its document, which is long."""
+
+    campaign: str
+    mechanism: str
+    opened_at_s: int
+    expires_at_s: int
+    closed_at_s: int | None
+    total: int
+
+
+class Progress(NamedTuple):
+    """How far a campaign has come, all from one moment."""
+
+    last: RoundRecord | None
+    """Its newest round."""
+    reports: int
+    """Counted so far in all of its rounds."""
+    closed: int
+    """How many of its rounds are."""
+
+
 class Upload(NamedTuple):
     """One report on its way to the store: whose round it belongs to, its id (16 bytes), its cell.
 

@@ -24,6 +24,17 @@ ROUND = f"""
            r.accept_until_s, r.closed_at_s, {_TOTAL}, r.levels, r.slots, r.ends, r.around
     FROM round r JOIN campaign c ON c.key = r.campaign_key
 """
+NEWEST = f"{ROUND} WHERE c.id = :campaign ORDER BY r.number DESC LIMIT 1"
+LAST_OF_RUNNING = f"""
+    SELECT c.id, r.mechanism, r.opened_at_s, r.expires_at_s, r.closed_at_s, {_TOTAL}
+    FROM campaign c JOIN round r ON r.campaign_key = c.key
+    AND r.number = (SELECT max(n.number) FROM round n WHERE n.campaign_key = c.key)
+    WHERE c.state = 'running' ORDER BY c.key
+"""
+IN_ALL = f"""
+    SELECT CAST(coalesce(sum({_TOTAL}), 0) AS bigint), count(*)
+    FROM round r JOIN campaign c ON c.key = r.campaign_key WHERE c.id = :campaign
+"""
 LAST_ROUND = f"""
     SELECT r.key, r.number, r.closed_at_s, {_TOTAL}
     FROM round r WHERE r.campaign_key = :campaign_key ORDER BY r.number DESC LIMIT 1
