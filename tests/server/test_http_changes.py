@@ -136,6 +136,22 @@ def test_a_campaign_is_not_ended_by_a_change_that_cannot_be(service: InProcess) 
     assert change(service, state="running", next_round_now=True).json()["round"] == 2
 
 
+def test_whoever_resumes_a_campaign_that_another_process_just_ended_changes_nothing(
+    service: InProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    change_campaign, once = service.store.change_campaign, iter(["lyon"])
+
+    def ended_before(campaign: str, **changes: Any) -> bool:
+        for each in once:
+            assert service.store.end_campaign(each, minimum=50, at_s=1)
+        return change_campaign(campaign, **changes)
+
+    monkeypatch.setattr(service.store, "change_campaign", ended_before)
+    assert_problem(change(service, state="running", name="Other"), "campaign-ended")
+    told = service.get(CAMPAIGN).json()
+    assert (told["state"], told["name"]) == ("ended", "Lyon")
+
+
 def test_a_deleted_campaign_is_gone_with_all_it_held(
     inside: Callable[..., InProcess], tmp_path: Path
 ) -> None:

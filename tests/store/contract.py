@@ -531,6 +531,9 @@ class StoreContract:
         assert not store.change_campaign(MISSING, state="ended")
         assert store.change_campaign("paris", state="ended")
         assert not store.replace_document(a_round(number=2), after=1, at_s=800)
+        assert not store.change_campaign("paris", name="Paris", state="running")
+        assert store.campaign("paris") == replace(a_campaign(), name="Île-de-France", state="ended")
+        assert store.change_campaign("paris", name="Paris")
 
     def test_the_end_of_a_campaign_closes_its_round_where_it_has_enough(self, store: Store) -> None:
         for name, reports in (("paris", 3), ("rome", 2)):

@@ -350,6 +350,8 @@ class MemoryStore:
             if kept is None:
                 return False
             old = kept.record
+            if old.state == "ended" != (state or old.state):
+                return False
             kept.record = replace(old, name=name or old.name, state=state or old.state)
             return True
 

@@ -179,7 +179,8 @@ class Comparison:
 
     def delete(self) -> None:
         name = self.campaign()
-        if self.random.random() < 0.2:
+        kept = self.model.campaign(name)  # most that ended: they change no more
+        if self.random.random() < (0.2 if kept is None or kept.state != "ended" else 0.8):
             self.both(lambda store: store.delete_campaign(name))
 
     def number(self, name: str) -> int:

@@ -257,15 +257,19 @@ class Campaigns:
         ``invalid-campaign``, ``campaign-ended``, and with ``next_round_now`` what :meth:`next_round` does.
         """
         record, settings, now = self._record(campaign), self.settings(campaign), int(self.clock())
+        ended = Problem("campaign-ended", "an end is for good; make another campaign")
         if name is not None:
             msgspec.structs.replace(settings, name=name).problems()
         if state is not None and record.state == "ended" != state:
-            raise Problem("campaign-ended", "an end is for good; make another campaign")
+            raise ended
         if next_round_now and state == "ended":
             raise InvalidInput("next_round_now must be left out where the campaign ends")
         if next_round_now:
             self._going_on(campaign)
-        self.store.change_campaign(campaign, name=name, state=None if state == "ended" else state)
+        lives_on = None if state == "ended" else state
+        if not self.store.change_campaign(campaign, name=name, state=lives_on):
+            self._record(campaign)  # raises where it was deleted meanwhile
+            raise ended
         if published is not None:
             self.store.publish_map(campaign, now if published else None)
         current = self.store.last_round(campaign)

@@ -108,7 +108,8 @@ class Store(ABC):
     def change_campaign(
         self, campaign: str, *, name: str | None = None, state: records.State | None = None
     ) -> bool:
-        """Another name or state for a campaign; ``False`` where there is none."""
+        """Another name or state for a campaign; ``False``, and nothing changed, where there is none or its
+        end, which is for good, would be taken back."""
         return bool(self._write(sql.CHANGE_CAMPAIGN, campaign=campaign, name=name, state=state))
 
     def end_campaign(self, campaign: str, *, minimum: int, at_s: int) -> bool:

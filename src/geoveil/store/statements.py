@@ -88,7 +88,7 @@ KEEP_CAMPAIGN = """
 """
 CHANGE_CAMPAIGN = """
     UPDATE campaign SET name = coalesce(:name, name), state = coalesce(:state, state)
-    WHERE id = :campaign RETURNING key
+    WHERE id = :campaign AND (state <> 'ended' OR coalesce(:state, state) = 'ended') RETURNING key
 """
 CLOSE_OPEN = """
     UPDATE round SET closed_at_s = :at_s WHERE closed_at_s IS NULL AND campaign_key = :campaign_key
