@@ -15,7 +15,7 @@ import pytest
 from databases import Cluster
 from geoveil.store import ClosingRecord, EstimateRecord, Store, open_store
 from geoveil.store import statements as sql
-from store.devices import a_round, assert_explained, start, upload
+from store.devices import a_campaign, a_round, assert_explained, start, upload
 
 AT_ONCE = 6
 
@@ -106,6 +106,50 @@ def test_an_estimate_that_comes_while_its_campaign_is_deleted_stops_neither(
     late.join()
     assert kept == [False]
     assert other.campaigns() == []
+
+
+def meanwhile(patch: pytest.MonkeyPatch, store: Store, name: str, act: Callable[[], None]) -> None:
+    """Something is done by another process when a call of this one has come to its end, once."""
+    call, once = getattr(store, name), iter([act])
+
+    def interrupted(*given: object, **named: object) -> object:
+        answer = call(*given, **named)
+        for each in once:
+            each()
+        return answer
+
+    patch.setattr(store, name, interrupted)
+
+
+def anew(store: Store, old: str, new: str) -> None:
+    """Delete a campaign and make another: in SQLite it gets the keys of the first."""
+    assert store.delete_campaign(old)
+    start(store, new)
+    assert store.add([upload(1, campaign=new)]) == [True]
+
+
+@pytest.mark.parametrize("name", ["paris", "lyon"])
+def test_a_campaign_that_two_delete_takes_none_with_it_that_is_made_meanwhile(
+    pair: tuple[Store, Store], name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, other = pair
+    one.add([upload(0)])
+    meanwhile(monkeypatch, other, "_write", lambda: anew(one, "paris", name))
+    assert other.delete_campaign("paris")
+    assert [kept.id for kept in one.campaigns()] == [name]
+    assert one.add([upload(1, campaign=name)]) == [False]
+
+
+def test_ids_of_a_campaign_made_anew_are_not_forgotten_with_those_of_the_deleted_one(
+    pair: tuple[Store, Store], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, other = pair
+    assert one.delete_campaign("paris")
+    assert one.create_campaign(a_campaign(), a_round(until_s=100))
+    one.add([upload(0)])
+    meanwhile(monkeypatch, other, "_read", lambda: anew(one, "paris", "lyon"))
+    assert other.forget_ids(now_s=200) == 0
+    assert one.add([upload(1, campaign="lyon"), upload(2, campaign="lyon")]) == [False, True]
 
 
 def test_closing_while_both_count_keeps_one_moment(pair) -> None:

@@ -148,7 +148,8 @@ class Store(ABC):
         """Remove a campaign and all it holds; ``False`` where there is none.
 
         It ends first and its ids go in parts, so that others are counted meanwhile; where the program
-        is stopped half-way, the campaign is ended, and can be deleted again.
+        is stopped half-way, the campaign is ended, and can be deleted again. Where another process has
+        deleted it meanwhile, one that was made under its key or its id stays.
         """
         with self.writing() as run:
             locked = run(self.LOCKED, campaign=campaign)
@@ -158,11 +159,13 @@ class Store(ABC):
             run(self.ALONE)
             run("UPDATE campaign SET state = 'ended' WHERE key = :campaign_key", **key)
             run("UPDATE round SET ids_dropped = 2 WHERE campaign_key = :campaign_key", **key)
-        while self._write(sql.DELETE_IDS, size=_AT_A_TIME, **key):
+        while self._write(sql.DELETE_IDS, size=_AT_A_TIME, campaign=campaign, **key):
             pass
         with self.writing() as run:
-            run(self.LOCKED, campaign=campaign)  # or an estimate would come between two of these
-            for statement in sql.DELETE_REST:
+            now = run(
+                self.LOCKED, campaign=campaign
+            )  # or an estimate would come between two of these
+            for statement in sql.DELETE_REST if now == [(locked[0][0], "ended")] else ():
                 run(statement, **key)
         self.settle()
         return True
@@ -343,7 +346,9 @@ class Store(ABC):
             after: bytes | None = b""
             while after is not None:
                 with self.writing() as run:
-                    after, some = sql.forget_some(run, campaign_key, round_key, after, _AT_A_TIME)
+                    after, some = sql.forget_some(
+                        run, campaign_key, round_key, now_s, after, _AT_A_TIME
+                    )
                 dropped += some
         return dropped
 

@@ -111,10 +111,8 @@ ESTIMATED = """
     SELECT r.number FROM estimate e JOIN round r ON r.key = e.round_key
     JOIN campaign c ON c.key = r.campaign_key WHERE c.id = :campaign
 """
-OVER = """
-    SELECT campaign_key, key FROM round
-    WHERE ids_dropped < 2 AND accept_until_s < :now_s ORDER BY key
-"""
+_IS_OVER = "ids_dropped < 2 AND accept_until_s < :now_s"
+OVER = f"SELECT campaign_key, key FROM round WHERE {_IS_OVER} ORDER BY key"
 KEEP_TOKEN = """
     INSERT INTO token (digest, label, created_at_s) VALUES (:digest, :label, :at_s)
     ON CONFLICT (digest) DO NOTHING
@@ -175,7 +173,9 @@ MARK_COPY = """
 _OF_ROUNDS = "IN (SELECT key FROM round WHERE campaign_key = :campaign_key)"
 DELETE_IDS = """
     DELETE FROM report WHERE campaign_key = :campaign_key AND id IN
-    (SELECT id FROM report WHERE campaign_key = :campaign_key ORDER BY id LIMIT :size) RETURNING 1
+    (SELECT id FROM report WHERE campaign_key = :campaign_key ORDER BY id LIMIT :size)
+    AND EXISTS (SELECT 1 FROM campaign WHERE key = :campaign_key AND id = :campaign AND state = 'ended')
+    RETURNING 1
 """
 DELETE_REST = (
     f"DELETE FROM level WHERE round_key {_OF_ROUNDS}",
@@ -278,15 +278,16 @@ def open_after(run: Run, campaign: records.Row, after: int, following: records.R
 
 
 def forget_some(
-    run: Run, campaign_key: int, round_key: int, after: bytes, size: int
+    run: Run, campaign_key: int, round_key: int, now_s: int, after: bytes, size: int
 ) -> tuple[bytes | None, int]:
-    """Drop the ids of a round among ``size`` ids of its campaign from ``after`` on.
+    """Drop the ids of a round that is over among ``size`` ids of its campaign from ``after`` on.
 
     The id to go on from (none: all done) and how many were dropped.
     """
     mine = run(  # takes no more reports, and keeps other processes from the same work
-        "UPDATE round SET ids_dropped = 1 WHERE key = :key AND ids_dropped < 2 RETURNING key",
+        f"UPDATE round SET ids_dropped = 1 WHERE {_IS_OVER} AND key = :key RETURNING key",
         key=round_key,
+        now_s=now_s,
     )
     if not mine:
         return None, 0
