@@ -199,6 +199,26 @@ def test_no_argument_ends_in_an_error_from_inside(name: str) -> None:
                     function(**{**call, argument: wrong})
 
 
+def test_what_is_masked_is_unknown_and_what_is_no_real_number_is_none() -> None:
+    hidden = np.ma.array([1] * 9, mask=[True] + [False] * 8)
+    release = gv.CountRelease(people=9, prior=NINTH, multiplier=1.0)
+    for asked, name in (
+        (lambda given: gv.mutual_information_bits(MECHANISM, given), "prior"),
+        (MECHANISM.push, "theta"), (MECHANISM.sample, "cells"), (MECHANISM.tally, "reports"),
+        (lambda given: gv.Tally(MECHANISM, given), "counts"), (release.sample, "counts"),
+        (lambda given: gv.DenseChannel(gv.Line(1), given[None]), "matrix"),
+    ):  # fmt: skip
+        asked(np.ma.array(NINTH if name in ("theta", "matrix") else [1] * 9))  # none of it masked
+        for wrong in (hidden, np.ones(9) + 1j, np.ones(9, "m8[s]")):
+            with pytest.raises(InvalidInput, match=f"^{name}.* must "):
+                asked(wrong)
+    table = {"lat": [48.8, 48.9], "lng": [2.3, 2.4], "age": np.ma.array([30, 40], mask=[0, 1])}
+    kept = gv.obfuscate(table, NOISE, keep=["age"])["age"]
+    assert kept.tolist() == [30, None]
+    with pytest.raises(InvalidInput, match="position 1 of column 'age' must say whom"):
+        gv.obfuscate(table, NOISE, person="age")
+
+
 def test_a_region_is_checked_where_it_is_made() -> None:
     park = OTHERS["Region"]
     for argument, wrong in (

@@ -63,11 +63,19 @@ def count(name: str, value: Any, *, least: int = 1) -> int:
 
 
 def numbers(name: str, value: Any, such_as: str = "an array of numbers") -> FloatArray:
-    """The value as an array of floats of any shape, or an error that names it."""
+    """The value as an array of floats of any shape, or an error that names it.
+
+    Times and complex numbers are refused; what is masked is unknown, whatever lies beneath: NaN.
+    """
     try:
-        return np.asarray(value, dtype=np.float64)
+        array = value if isinstance(value, np.ma.MaskedArray) else np.asarray(value)
+        if array.dtype.kind in "cmM":
+            raise TypeError
+        with np.errstate(over="ignore"):  # what is too large is infinite
+            floats = array.astype(np.float64, copy=False)
     except (TypeError, ValueError, OverflowError):
         raise InvalidInput(f"{name} must be {such_as}") from None
+    return cast("FloatArray", np.ma.filled(floats, np.nan))
 
 
 def lengths(name: str, value: Any) -> FloatArray:
@@ -138,8 +146,10 @@ def _amounts(name: str, value: Any, size: int) -> tuple[FloatArray, float]:
 
 
 def without_gaps(name: str, value: Any) -> npt.NDArray[Any]:
-    """The value as an array of any shape, where its rows are of one length."""
+    """The value as an array of any shape, where its rows are of one length and nothing is masked."""
     try:
+        if np.ma.is_masked(value):
+            raise ValueError
         return np.asarray(value)
     except ValueError:
         raise InvalidInput(f"{name} must be whole numbers, in one array without gaps") from None

@@ -191,7 +191,11 @@ def test_geometry_of_a_pyarrow_table_cannot_be_kept() -> None:
 @pytest.mark.parametrize(
     ("frame", "problem"),
     [
-        ([1, 2], "must be a DataFrame"),
+        ([1, 2], r"builtins\.list\) must be a DataFrame of pandas"),
+        (pa.RecordBatch.from_pydict({"lat": LAT}), r"pyarrow\.table\(frame\) makes one"),
+        ({"lat": LAT, "y": LAT, "lng": LNG}, "say which one it is with lat=: "),
+        ({"lat": np.ma.array(LAT, mask=[0, 1, 0]), "lng": LNG}, "finite; the entry at position 1"),
+        ({"lat": np.ones(3) + 1j, "lng": LNG}, "must hold numbers only"),
         ({"lat": LAT}, "no column named as a longitude"),
         ({"lat": LAT, "lng": LNG, "x": LNG}, "more than one column named as a longitude"),
         ({"latitude": LAT, "lng": LNG, "y": LAT}, "more than one column named as a latitude"),

@@ -10,7 +10,16 @@ from functools import cached_property
 import numpy as np
 import scipy
 
-from geoveil.arrays import ArrayLike, ByParts, FloatArray, IntArray, distribution, frozen, indices
+from geoveil.arrays import (
+    ArrayLike,
+    ByParts,
+    FloatArray,
+    IntArray,
+    distribution,
+    frozen,
+    indices,
+    numbers,
+)
 from geoveil.channel.certificate import Certificate, check_claim, enumerated
 from geoveil.channel.channel import Channel, PrivacyLoss, checked_channel
 from geoveil.channel.guarantee import GeoIndistinguishability, Guarantee, checked_guarantee
@@ -108,10 +117,7 @@ def _enumerated_once(channel: DenseChannel, claim: Guarantee | None) -> Certific
 
 
 def _stochastic(matrix: ArrayLike, size: int) -> FloatArray:
-    try:
-        array = np.array(matrix, dtype=np.float64)
-    except (TypeError, ValueError, OverflowError):
-        raise InvalidInput("matrix must be rows of numbers, all of one length") from None
+    array = numbers("matrix", matrix, "rows of numbers, all of one length").copy("K")
     if array.ndim != 2 or array.shape[0] != size or array.shape[1] == 0:
         raise InvalidInput(
             f"matrix (shape {array.shape}) must have {size} rows, one per cell, and a column per report"

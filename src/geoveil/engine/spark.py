@@ -240,7 +240,7 @@ def tally_frame(
         )
     if not isinstance(mechanism, Channel):
         raise Unsupported(f"{mechanism!r} reports points, not cells; use planar-laplace to count")
-    columns = coordinate_columns(frame.columns, lat, lng, "the DataFrame")
+    columns = coordinate_columns(frame.columns, lat, lng, "the DataFrame", option="{}=")
     work = PartCounter(mechanism, outside, None)
     narrow = frame.select(*(f"`{name}`" for name in columns))
     total = work.nothing()

@@ -364,12 +364,13 @@ class GroupedRelease:
 
     def sample(self, counts: ArrayLike, *, randomness: Randomness = SYSTEM) -> IntArray:
         """What to publish for the counts of each group, (groups, places): one valid vector for all."""
-        if np.ndim(counts) != 2 or len(np.asarray(counts)) != len(self.groups):
+        given = numbers("counts", counts, "rows of whole numbers, all of one length")
+        if given.ndim != 2 or len(given) != len(self.groups):
             raise InvalidInput(
-                f"counts (shape {np.shape(counts)}) must have a row for each of the "
+                f"counts (shape {given.shape}) must have a row for each of the "
                 f"{len(self.groups)} groups"
             )
-        pairs = list(zip(np.asarray(counts), self.releases, strict=True))
+        pairs = list(zip(given, self.releases, strict=True))
         # all are checked before any is drawn
         rows = [checked_counts(row, release.people, self.places) for row, release in pairs]
         drawn = zip(rows, self.releases, strict=True)

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from geoveil import arrays
 from geoveil.arrays import ArrayLike, BoolArray, FloatArray
 from geoveil.errors import InvalidFile, InvalidInput, OutsideSpace
 from geoveil.space.outside import no_degrees
@@ -172,20 +173,13 @@ def plane_coordinates(name: str, value: ArrayLike) -> FloatArray:
 
 
 def numbers(name: str, value: Any) -> FloatArray:
-    """The value as a finite float array; text, booleans, gaps and complex numbers are refused."""
-    if isinstance(value, np.ma.MaskedArray):
-        value = np.ma.filled(value.astype(np.float64), np.nan)
-    try:
-        array = np.asarray(value)
-        text = array.dtype.kind == "O" and any(
-            isinstance(e, str | bytes | bool) for e in array.flat
-        )
-        if array.dtype.kind not in "fiuO" or text:
-            raise TypeError
-        with np.errstate(over="ignore"):  # what is too large is infinite, and refused below
-            array = array.astype(np.float64, copy=False)
-    except (TypeError, ValueError, OverflowError):
-        raise InvalidInput(f"{name} must be numbers, in one array without gaps") from None
+    """The value as a finite float array; text and booleans are refused too."""
+    such_as = "numbers, in one array without gaps"
+    array = arrays.numbers(name, value, such_as)
+    given = np.asarray(value)
+    held = given.flat if given.dtype.kind == "O" else ()
+    if given.dtype.kind in "bSU" or any(isinstance(e, str | bytes | bool) for e in held):
+        raise InvalidInput(f"{name} must be {such_as}")
     refuse(f"{name} must be finite", ~np.isfinite(array))
     return array
 

@@ -76,10 +76,12 @@ def coordinate_columns(
     source: str,
     *,
     end: Sequence[str] | None = None,
+    option: str = "--{}",
 ) -> tuple[str, str]:
     """The columns of the latitude and the longitude: those given, else those with a usual name.
 
-    Of one end of a trip the names begin with a word of ``end``; of its begin they need not.
+    Of one end of a trip the names begin with a word of ``end``; of its begin they need not. How they are
+    given is an ``option`` of a command, or an argument.
     """
 
     def usual(names: Sequence[str]) -> Sequence[str]:
@@ -95,7 +97,7 @@ def coordinate_columns(
             f"{what}{of_end}",
             source,
             given=given,
-            option=f"--{to}{names[0]}",
+            option=option.format(f"{to}{names[0]}"),
         )
         for given, names, what in (
             (lat, LATITUDE_NAMES, "latitude"),

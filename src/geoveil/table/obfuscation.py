@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, cast, runtime_checka
 import numpy as np
 import numpy.typing as npt
 
-from geoveil.arrays import BoolArray, FloatArray, IntArray, able
+from geoveil.arrays import BoolArray, FloatArray, IntArray, able, numbers
 from geoveil.channel.channel import Channel
 from geoveil.channel.composed import Remapped
 from geoveil.document.saved import AnyMechanism
@@ -212,7 +212,7 @@ def obfuscate(
 def _persons(frame: Any, columns: Sequence[str], name: str) -> list[Any]:
     """Whom each row is about."""
     column = frame[check_column(columns, name, "the table")]
-    persons = column.to_pylist() if hasattr(column, "to_pylist") else np.asarray(column).tolist()
+    persons = column.to_pylist() if hasattr(column, "to_pylist") else np.asanyarray(column).tolist()
     for position, person in enumerate(persons):
         if not is_said(person):
             raise InvalidInput(
@@ -235,9 +235,10 @@ def _column_names(frame: Any) -> list[str]:
         return [str(name) for name in frame]
     if _is(frame, "pyarrow", "Table"):
         return [str(name) for name in frame.column_names]
+    arrow = "; pyarrow.table(frame) makes one" if hasattr(frame, "__arrow_c_stream__") else ""
     raise Unsupported(
-        f"frame ({type(frame).__name__}) must be a DataFrame, GeoDataFrame, pyarrow Table "
-        "or dict of arrays"
+        f"frame ({type(frame).__module__.partition('.')[0]}.{type(frame).__name__}) must be a DataFrame "
+        f"of pandas, a GeoDataFrame, a pyarrow Table{arrow}, or a dict of arrays"
     )
 
 
@@ -248,12 +249,12 @@ def _coordinates(
     if lat is None and lng is None and _is(frame, "geopandas", "GeoDataFrame"):
         points = _in_degrees(frame)
         return np.asarray(points.y), np.asarray(points.x), [frame.geometry.name]
-    names = coordinate_columns(columns, lat, lng, "the table")
+    names = coordinate_columns(columns, lat, lng, "the table", option="{}=")
     found = []
     for name in names:
         try:
-            found.append(np.asarray(frame[name], dtype=np.float64))
-        except (TypeError, ValueError):
+            found.append(numbers(name, frame[name]))
+        except InvalidInput:
             raise InvalidInput(f"column {name!r} must hold numbers only") from None
         if found[-1].ndim != 1:
             raise InvalidInput(f"column {name!r} must be one-dimensional")
@@ -298,7 +299,7 @@ def _geometries(frame: Any, names: Sequence[str]) -> list[str]:
 def _like(frame: Any, reports: Columns, rows: IntArray, kept: Sequence[str]) -> Any:
     """The reports and the kept columns of their rows, as the kind of thing that came in."""
     if isinstance(frame, Mapping):
-        return reports | {name: np.asarray(frame[name])[rows] for name in kept}
+        return reports | {name: np.asanyarray(frame[name])[rows] for name in kept}
     if _is(frame, "pyarrow", "Table"):
         import pyarrow as pa
 
