@@ -219,6 +219,15 @@ def test_what_is_masked_is_unknown_and_what_is_no_real_number_is_none() -> None:
         gv.obfuscate(table, NOISE, person="age")
 
 
+@pytest.mark.parametrize("mechanism", [gv.PlanarGeometric, gv.PlanarLaplace, gv.Exponential])
+def test_whoever_writes_on_a_likelihood_changes_no_mechanism(mechanism: Any) -> None:
+    channel = mechanism(GRID, epsilon_per_km=1.0)
+    for report in range(9):
+        before = np.array(channel.likelihood(report))
+        channel.likelihood(report)[:] = 0.0
+        assert (channel.likelihood(report) == before).all()
+
+
 def test_a_region_is_checked_where_it_is_made() -> None:
     park = OTHERS["Region"]
     for argument, wrong in (

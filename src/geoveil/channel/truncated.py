@@ -209,7 +209,7 @@ class TruncatedOperator(Operator):
         over = {0: 1, columns - 1: -1}.get(j) if self._across else None
         flip = {0: 1, rows - 1: -1}.get(i) if self._down else None
         if over and flip:
-            return self.tables.corner[::flip, ::over].ravel()
+            return self.tables.corner[::flip, ::over].flatten()  # a copy, as all others are
         if over:
             return self.tables.beyond_columns[down][:, ::over].ravel()
         if flip:
