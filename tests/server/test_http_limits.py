@@ -313,12 +313,12 @@ def test_what_follows_a_body_is_no_header(tmp_path: Path) -> None:
             assert answer.startswith(b"HTTP/1.1 404 " if number < 2 else b"HTTP/1.1 429 ")
 
 
-def test_short_chunks_are_a_body_like_any_other(impatient: Live) -> None:
+def test_short_chunks_are_a_body_like_any_other(patient: Live) -> None:
     body = json.dumps({"mechanism": "0" * 64, "id": new_id(), "cell": 1}).encode()
     padded = body + b" " * (100_000 - len(body))
     chunks = b"".join(b"1\r\n%c\r\n" % each for each in padded)
     answer = talk(
-        impatient, CHUNKED.replace(b"Host", b"Connection: close\r\nHost") + chunks, b"0\r\n\r\n"
+        patient, CHUNKED.replace(b"Host", b"Connection: close\r\nHost") + chunks, b"0\r\n\r\n"
     )
     assert answer.startswith(b"HTTP/1.1 404 ")
 
