@@ -568,6 +568,7 @@ class StoreContract:
 
     def test_a_deleted_campaign_leaves_nothing(self, store: Store, monkeypatch) -> None:
         monkeypatch.setattr("geoveil.store.contract._AT_A_TIME", 7)
+        monkeypatch.setattr("geoveil.store.contract._ROUNDS_AT_A_TIME", 1)
         start(store, "rome")
         start(store)
         store.add(
@@ -575,7 +576,8 @@ class StoreContract:
         )
         store.close_round("paris", 1, minimum=1, at_s=500)
         store.publish(estimate_of("paris", 1), a_round(number=2))
-        store.add([Upload("paris", 2, device_id(30), 0)])
+        store.add([Upload("paris", number, device_id(30 + number), 0) for number in (1, 2)])
+        store.close_round("paris", 2, minimum=1, at_s=600)  # with a late report of round 1
         assert store.delete_campaign("paris")
         assert not store.delete_campaign("paris")
         with store.snapshot() as snapshot:

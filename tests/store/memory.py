@@ -147,6 +147,7 @@ def _add_round(tables: dict[str, list[Row]], campaign_key: int, kept: KeptRound)
                 kept.claimed_until_s,
                 closing.failures,
                 kept.given_up_at_s,
+                int(kept.estimate is not None),
             )
         )
     if made := kept.estimate:
@@ -186,7 +187,7 @@ def read_tables(snapshot: Snapshot) -> tuple[Campaigns, Tokens]:
 
 
 def _read_ends(tables: Tables, rounds: Mapping[int, KeptRound]) -> None:
-    for key, closed_at_s, claimed_until_s, failures, given_up_at_s in tables["closing"]:
+    for key, closed_at_s, claimed_until_s, failures, given_up_at_s, _ in tables["closing"]:
         kept = rounds[key]
         kept.claimed_until_s, kept.given_up_at_s = claimed_until_s, given_up_at_s
         kept.closing = ClosingRecord(

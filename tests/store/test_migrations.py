@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from databases import cluster
 from geoveil.errors import InvalidInput
 from geoveil.store import NewerSchema, RoundRecord, Store, open_store, open_to_copy, write_backup
 from geoveil.store.records import TABLES, Migration, migrations, missing
-from geoveil.store.statements import Run
+from geoveil.store.statements import CLOSINGS, OVER, Run
 from store.devices import a_round, assert_explained, start, upload
 
 DATABASES = ("sqlite", "postgres")
@@ -125,6 +126,26 @@ def test_the_layout_names_every_column_in_order(database: str) -> None:
     found.pop("schema_version", None)
     plain = {table: [c for c in columns if c != "shard"] for table, columns in found.items()}
     assert plain == {table: list(columns) for table, columns in TABLES.items()}
+
+
+def test_what_is_to_be_done_is_found_without_a_look_at_all_that_was_done(tmp_path: Path) -> None:
+    """A service that has run for a year has hundreds of thousands of rounds, each with its estimate."""
+    open_store(tmp_path / "raw.db").close()
+    with closing(apsw.Connection(str(tmp_path / "raw.db"))) as connection:
+        for statement, index in ((CLOSINGS, "closing_that_waits"), (OVER, "round_with_ids")):
+            plan = list(connection.execute(f"EXPLAIN QUERY PLAN {statement}", {"now_s": 0}))
+            assert any(f"INDEX {index}" in step[3] for step in plan), plan
+            assert not any("TEMP B-TREE FOR ORDER" in step[3] for step in plan), plan
+        for table in TABLES:  # or each round that is deleted needs a look at all of the table
+            indexed = {
+                each[0]
+                for row in connection.execute(f"PRAGMA index_list({table})")
+                for each in connection.execute(
+                    "SELECT name FROM pragma_index_info(?) WHERE seqno = 0", (row[1],)
+                )
+            }
+            for key in connection.execute(f"PRAGMA foreign_key_list({table})"):
+                assert key[3] in indexed, (table, key[3])
 
 
 @each

@@ -101,7 +101,7 @@ def test_an_estimate_that_comes_while_its_campaign_is_deleted_stops_neither(
                 late.join(0.3)
             yield statement
 
-    monkeypatch.setattr("geoveil.store.contract.sql.DELETE_REST", interrupted(sql.DELETE_REST))
+    monkeypatch.setattr("geoveil.store.contract.sql.DELETE_ROUNDS", interrupted(sql.DELETE_ROUNDS))
     assert one.delete_campaign("paris")
     late.join()
     assert kept == [False]

@@ -16,6 +16,8 @@ from geoveil.store import statements as sql
 R = TypeVar("R")
 _AT_A_TIME = 10_000
 """Ids looked at in one transaction that forgets: reports are counted between two of these."""
+_ROUNDS_AT_A_TIME = 20
+"""Of a campaign that is deleted: each may have megabytes."""
 
 
 class Store(ABC):
@@ -147,9 +149,9 @@ class Store(ABC):
     def delete_campaign(self, campaign: str) -> bool:
         """Remove a campaign and all it holds; ``False`` where there is none.
 
-        It ends first and its ids go in parts, so that others are counted meanwhile; where the program
-        is stopped half-way, the campaign is ended, and can be deleted again. Where another process has
-        deleted it meanwhile, one that was made under its key or its id stays.
+        It ends first, and its ids and rounds go in parts, so that others are counted meanwhile; where the
+        program is stopped half-way, the campaign is ended, and can be deleted again. Where another process
+        has deleted it meanwhile, one that was made under its key or its id stays.
         """
         with self.writing() as run:
             locked = run(self.LOCKED, campaign=campaign)
@@ -158,17 +160,32 @@ class Store(ABC):
             key = {"campaign_key": locked[0][0]}
             run(self.ALONE)
             run("UPDATE campaign SET state = 'ended' WHERE key = :campaign_key", **key)
-            run("UPDATE round SET ids_dropped = 2 WHERE campaign_key = :campaign_key", **key)
+            run(sql.DROP_ALL_IDS, **key)
         while self._write(sql.DELETE_IDS, size=_AT_A_TIME, campaign=campaign, **key):
             pass
-        with self.writing() as run:
-            now = run(
-                self.LOCKED, campaign=campaign
-            )  # or an estimate would come between two of these
-            for statement in sql.DELETE_REST if now == [(locked[0][0], "ended")] else ():
-                run(statement, **key)
+        while self._delete_rounds(campaign, **key):
+            pass
         self.settle()
         return True
+
+    def _delete_rounds(self, campaign: str, campaign_key: int) -> bool:
+        """Remove the last rounds of a campaign that is being deleted, and with the first ones itself.
+
+        Whether some are left.
+        """
+        key: dict[str, object] = {"campaign_key": campaign_key}
+        gone: list[records.Row] = []
+        with self.writing() as run:
+            # locked, or an estimate would come between two of these
+            if run(self.LOCKED, campaign=campaign) != [(campaign_key, "ended")]:
+                return False
+            for statement in sql.DELETE_ROUNDS:
+                gone = run(statement, size=_ROUNDS_AT_A_TIME, **key)
+            if len(gone) == _ROUNDS_AT_A_TIME:
+                return True
+            for statement in sql.DELETE_REST:
+                run(statement, **key)
+        return False
 
     def rounds(self, campaign: str) -> list[records.RoundRecord]:
         """All rounds of a campaign, oldest first, with their totals now."""
@@ -275,6 +292,8 @@ class Store(ABC):
             if not closed:
                 raise InvalidInput(f"round ({estimate.round}) must be closed before its estimate")
             new = run(sql.KEEP_ESTIMATE, key=closed[0][0], **asdict(estimate))
+            if new:
+                run("UPDATE closing SET estimated = 1 WHERE round_key = :key", key=closed[0][0])
             if new and following is not None:
                 sql.open_after(run, locked[0], estimate.round, following)
         return bool(new)

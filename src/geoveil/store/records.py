@@ -217,7 +217,7 @@ _COLUMNS = {
     "report": "campaign_key id round_key",
     "tally": "round_key cell count",
     "round_total": "round_key count",
-    "closing": "round_key closed_at_s claimed_until_s failures given_up_at_s",
+    "closing": "round_key closed_at_s claimed_until_s failures given_up_at_s estimated",
     "closing_tally": "closing_key round_key counts",
     "estimate": "round_key made_at_s reports body slots",
     "preparation": "campaign_key number space claimed_until_s failures problem",
@@ -261,7 +261,7 @@ def migrations(database: str) -> tuple[Migration, ...]:
     """All steps for ``sqlite`` or ``postgres``, in order.
 
     >>> [step.number for step in migrations("sqlite")]
-    [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11]
+    [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12]
     """
     folder = files("geoveil.store") / "schema" / database
     found = [match for file in folder.iterdir() if (match := _NAME.fullmatch(file.name))]

@@ -78,9 +78,7 @@ GIVEN_UP = """
 CLOSINGS = """
     SELECT c.id, r.number, k.closed_at_s, k.failures, k.claimed_until_s
     FROM closing k JOIN round r ON r.key = k.round_key JOIN campaign c ON c.key = r.campaign_key
-    WHERE k.given_up_at_s IS NULL
-    AND NOT EXISTS (SELECT 1 FROM estimate e WHERE e.round_key = k.round_key)
-    ORDER BY k.closed_at_s, k.round_key
+    WHERE k.given_up_at_s IS NULL AND k.estimated = 0 ORDER BY k.closed_at_s, k.round_key
 """
 KEEP_CAMPAIGN = """
     INSERT INTO campaign (id, name, settings, created_at_s)
@@ -93,10 +91,7 @@ CHANGE_CAMPAIGN = """
 CLOSE_OPEN = """
     UPDATE round SET closed_at_s = :at_s WHERE closed_at_s IS NULL AND campaign_key = :campaign_key
 """
-_UNFINISHED = """
-    given_up_at_s IS NULL
-    AND NOT EXISTS (SELECT 1 FROM estimate e WHERE e.round_key = closing.round_key)
-"""
+_UNFINISHED = "given_up_at_s IS NULL AND estimated = 0"
 GIVE_UP = f"""
     UPDATE closing SET given_up_at_s =
         CASE WHEN {_OPENED_NEXT} >= :at_s THEN {_OPENED_NEXT} + 1 ELSE :at_s END
@@ -108,11 +103,11 @@ KEEP_ESTIMATE = """
     ON CONFLICT (round_key) DO NOTHING RETURNING round_key
 """
 ESTIMATED = """
-    SELECT r.number FROM estimate e JOIN round r ON r.key = e.round_key
-    JOIN campaign c ON c.key = r.campaign_key WHERE c.id = :campaign
+    SELECT r.number FROM closing k JOIN round r ON r.key = k.round_key
+    JOIN campaign c ON c.key = r.campaign_key WHERE c.id = :campaign AND k.estimated = 1
 """
 _IS_OVER = "ids_dropped < 2 AND accept_until_s < :now_s"
-OVER = f"SELECT campaign_key, key FROM round WHERE {_IS_OVER} ORDER BY key"
+OVER = f"SELECT campaign_key, key FROM round WHERE {_IS_OVER} ORDER BY accept_until_s, key"
 KEEP_TOKEN = """
     INSERT INTO token (digest, label, created_at_s) VALUES (:digest, :label, :at_s)
     ON CONFLICT (digest) DO NOTHING
@@ -170,25 +165,33 @@ MARK_COPY = """
     INSERT INTO upkeep (key, seen_at_s, copied_at_s) VALUES (1, :at_s, :at_s)
     ON CONFLICT (key) DO UPDATE SET copied_at_s = excluded.copied_at_s
 """
-_OF_ROUNDS = "IN (SELECT key FROM round WHERE campaign_key = :campaign_key)"
+_OF_ROUNDS = """
+    IN (SELECT key FROM round WHERE campaign_key = :campaign_key ORDER BY number DESC LIMIT :size)
+"""
+DROP_ALL_IDS = """
+    UPDATE round SET ids_dropped = 2 WHERE ids_dropped < 2 AND campaign_key = :campaign_key
+"""
 DELETE_IDS = """
     DELETE FROM report WHERE campaign_key = :campaign_key AND id IN
     (SELECT id FROM report WHERE campaign_key = :campaign_key ORDER BY id LIMIT :size)
     AND EXISTS (SELECT 1 FROM campaign WHERE key = :campaign_key AND id = :campaign AND state = 'ended')
     RETURNING 1
 """
-DELETE_REST = (
+DELETE_ROUNDS = (
     f"DELETE FROM level WHERE round_key {_OF_ROUNDS}",
     f"DELETE FROM tally WHERE round_key {_OF_ROUNDS}",
     f"DELETE FROM round_total WHERE round_key {_OF_ROUNDS}",
     f"DELETE FROM closing_tally WHERE closing_key {_OF_ROUNDS}",
     f"DELETE FROM estimate WHERE round_key {_OF_ROUNDS}",
     f"DELETE FROM closing WHERE round_key {_OF_ROUNDS}",
+    f"DELETE FROM round WHERE key {_OF_ROUNDS} RETURNING 1",
+)
+"""The last rounds of a campaign: no closing before them has counts of theirs."""
+DELETE_REST = (
     "DELETE FROM preparation WHERE campaign_key = :campaign_key",
-    "DELETE FROM round WHERE campaign_key = :campaign_key",
     "DELETE FROM campaign WHERE key = :campaign_key",
 )
-"""All but the ids of a campaign."""
+"""All but the ids and the rounds of a campaign."""
 
 
 class Run(Protocol):
