@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import cache
+from threading import Lock
 from typing import Any, ClassVar, cast
 
 import numpy as np
@@ -226,6 +227,30 @@ def frozen(array: Any) -> Any:
     return array
 
 
+class _Limits:
+    """What was set for all who entered, from whichever thread: the last to leave puts it back."""
+
+    def __init__(self) -> None:
+        self.lock, self.inside = Lock(), 0
+        self.set: list[Any] = []
+
+    def enter(self) -> None:
+        blas = _blas("scipy.linalg" in sys.modules)
+        with self.lock:
+            if any(library.num_threads != 1 for library in blas.lib_controllers):
+                self.set.append(blas.limit(limits=1))
+            self.inside += 1
+
+    def leave(self) -> None:
+        with self.lock:
+            self.inside -= 1
+            while self.set and not self.inside:
+                self.set.pop().restore_original_limits()
+
+
+_limits = _Limits()
+
+
 @contextmanager
 def one_blas_thread() -> Iterator[None]:
     """While it is entered, or around a function: matrix products run on one thread of BLAS.
@@ -235,12 +260,11 @@ def one_blas_thread() -> Iterator[None]:
     seconds instead of 38). Where that is so already, as within another, nothing is set: that takes longer
     than a step on a hundred cells.
     """
-    blas = _blas("scipy.linalg" in sys.modules)
-    if all(library.num_threads == 1 for library in blas.lib_controllers):
+    _limits.enter()
+    try:
         yield
-    else:
-        with blas.limit(limits=1):
-            yield
+    finally:
+        _limits.leave()
 
 
 @cache

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import scipy.linalg  # noqa: F401  (its BLAS is there before threads are set)
 from threadpoolctl import threadpool_info, threadpool_limits
 
 import geoveil as gv
@@ -19,6 +20,18 @@ def test_entries_nest() -> None:
     with threadpool_limits(limits=2, user_api="blas"):
         with one_blas_thread(), one_blas_thread():
             assert threads() == {1}
+        assert threads() == {2}
+
+
+def test_whoever_is_last_to_leave_puts_back_what_there_was() -> None:
+    """Threads that estimate side by side enter and leave in any order."""
+    with threadpool_limits(limits=2, user_api="blas"):
+        first, second = one_blas_thread(), one_blas_thread()
+        first.__enter__()
+        second.__enter__()
+        first.__exit__(None, None, None)
+        assert threads() == {1}
+        second.__exit__(None, None, None)
         assert threads() == {2}
 
 
