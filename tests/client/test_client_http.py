@@ -225,6 +225,10 @@ def test_one_spelling_for_one_campaign(url: str, name: str, path: Path) -> None:
         "https://collector example/c/lyon",
         "https://stra\u00dfe.example/c/lyon",  # not strasse.example, which a browser would not ask
         "https://colle\u200dctor.example/c/lyon",
+        "https://collector\u1d49.example/c/lyon",  # newer than 2003, and an e in a browser
+        "https://\u13a9.example/c/lyon",
+        "https://[2001:db8::1%7]/c/lyon",  # the same host whatever the number
+        "http://[::1%7]:8000/c/lyon",
         None,
     ],
 )

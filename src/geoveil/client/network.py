@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
 from typing import Protocol
+from unicodedata import ucd_3_2_0
 from urllib.parse import urljoin, urlsplit
 
 from geoveil.client.refusal import Refused
@@ -98,13 +99,15 @@ _LABELS = re.compile(r"(?a)(?:[a-z0-9_-]+\.)*(?!(?:[0-9]+|0x[0-9a-f]*)\Z)[a-z0-9
 """The name of a host; one that ends in a number would be an address, written in one of many ways."""
 
 
-_TWO_HOSTS = frozenset("\u00df\u03c2\u200c\u200d")
-"""Letters (ß, ς) and joiners that are others or none in the names of 2003, which are made here, and not in
-those of today's browsers: a link with one would lead to another host than there."""
+_TWO_HOSTS = re.compile("[\u00df\u03c2\u200c\u200d\u13a0-\u13ff]")
+"""Letters (ß, ς, Cherokee) and joiners that are others or none in the names of 2003, which are made here, and
+not in those of today's browsers: a link with one would lead to another host than there."""
 
 
 def _one_spelling(host: str) -> str:
     """A host as everybody else spells it, or an operator would have many names; ``ValueError`` for none.
+
+    Nor are there zones of an address: of most addresses any number is one, and leads to the same host.
 
     >>> [_one_spelling(host) for host in ("bücher.example.", "2001:db8:0::1")]
     ['xn--bcher-kva.example', '2001:db8::1']
@@ -113,9 +116,12 @@ def _one_spelling(host: str) -> str:
         address = ipaddress.ip_address(host)
     except ValueError:
         name = host.encode("idna").decode().lower().removesuffix(".")
-        if not _LABELS.fullmatch(name) or _TWO_HOSTS & set(host):
+        newer = any(ucd_3_2_0.category(letter) == "Cn" for letter in host)  # than the names of 2003
+        if not _LABELS.fullmatch(name) or newer or _TWO_HOSTS.search(host):
             raise ValueError("not the name of a host") from None
         return name
+    if "%" in host:
+        raise ValueError("not an address in every zone")
     return str(getattr(address, "ipv4_mapped", None) or address)
 
 

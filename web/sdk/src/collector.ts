@@ -7,7 +7,9 @@ import type { Charge } from "./ledger.ts";
 import { InvalidInput, Refused, RefusedDocument } from "./refusal.ts";
 import { type Slots, slotAt } from "./slots.ts";
 
-const LINK = new RegExp(`^((?:/[\\w.~-]+)*?)/(?:c|api/campaigns)/(${CAMPAIGN})/?$`);
+/** No IPv4 address in the form of IPv6, which would be a second name of one host. */
+const HOST = "https?://(?!\\[::ffff:)[^/@]+";
+const LINK = new RegExp(`^${HOST}((?:/[\\w.~-]+)*?)/(?:c|api/campaigns)/(${CAMPAIGN})/?[?#]*$`);
 const LOOPBACK = /^(?:localhost|127(?:\.\d{1,3}){3}|\[::1\])$/;
 const TIMEOUT_MS = 10_000; // for all of one exchange
 const CLOCK_SKEW_S = 300; // a device's clock may be this much behind the collector's
@@ -33,9 +35,8 @@ export class Address {
     try {
       given = new URL(url);
     } catch {} // said below
-    const path = given && LINK.exec(given.pathname);
-    const extras = given && (given.username || given.password || given.search || given.hash);
-    if (!given || !path || extras || !["http:", "https:"].includes(given.protocol)) {
+    const path = given && LINK.exec(given.href);
+    if (!given || !path) {
       throw new InvalidInput("url must be a campaign's link, such as https://collector.example/c/lyon");
     }
     if (given.protocol === "http:" && !insecure && !LOOPBACK.test(given.hostname)) throw new Refused("insecure");

@@ -295,6 +295,7 @@ describe("what is checked before a location is read", () => {
       "https://u:p@a.example/c/lyon",
       "https://a.example/c/lyon?x=1",
       "ftp://a.example/c/lyon",
+      "https://[::ffff:192.0.2.1]/c/lyon", // 192.0.2.1, under a second name
     ]) {
       await expect(Device.open(url, options())).rejects.toThrow(InvalidInput);
     }
