@@ -70,8 +70,10 @@ describe.skipIf(!SERVICE || !executablePath)("the participant page is accessible
     await open(visit, id);
     const focused = (): Promise<string | undefined> => page.evaluate(() => document.activeElement?.id);
     await choosePlace(page);
+    await page.locator("#lat").evaluate((input: HTMLInputElement) => (input.value = "45.7534567"));
     await page.locator("#clear").press("Enter");
     await expect.poll(() => page.locator("#clear").count()).toBe(0);
+    expect(await page.locator("#lat").inputValue()).toBe(""); // a place is forgotten however it was chosen
     await expect.poll(focused).toBe("measure");
     await choosePlace(page);
     await sendAndWait(page);

@@ -103,6 +103,7 @@ function rounded(km: number): number {
 function Ways({ which, fix, choose }: Pick<Shown, "which" | "fix" | "choose">) {
   const [measuring, setMeasuring] = useState(false);
   const [problem, setProblem] = useState("");
+  const [cleared, setCleared] = useState(0);
   const button = useRef<HTMLButtonElement>(null);
   const wanted = useRef(0);
   const forget = (): void => {
@@ -113,6 +114,7 @@ function Ways({ which, fix, choose }: Pick<Shown, "which" | "fix" | "choose">) {
   useEffect(() => forget, [fix]); // another place was chosen meanwhile, or none can be any more
   const clear = (): void => {
     button.current?.focus(); // that of clearing goes
+    setCleared(cleared + 1); // and with it what was typed
     choose(undefined);
   };
   const measure = (): void => {
@@ -152,7 +154,7 @@ function Ways({ which, fix, choose }: Pick<Shown, "which" | "fix" | "choose">) {
           {problem}
         </p>
       )}
-      <Typed {...{ which, choose }} />
+      <Typed key={cleared} {...{ which, choose }} />
     </>
   );
 }
