@@ -418,8 +418,10 @@ describe.skipIf(!SERVICE || !executablePath)("the participant page", () => {
     const { page } = visit;
     await open(visit, id);
     await choosePlace(page);
-    for (const changes of [{ slots }, { slack_nats: 0.019 }, { trips: true }] as JsonObject[]) {
-      const json = await changedRule(id, changes);
+    for (const changes of [{ slots }, { slack_nats: 0.019 }, { trips: true, slots }] as JsonObject[]) {
+      const first = await changedRule(id, changes);
+      const weaker = await changedRule(id, { ...changes, level: 1, epsilon_per_km: 1.2 });
+      const json = changes["trips"] ? { geoveil: 2, kind: "levels", levels: [first, weaker] } : first;
       await page.route("**/mechanism", (route) => route.fulfill({ json }));
       await page.locator("#send-now").click();
       await page.locator('[data-reason="changed"]').waitFor();
@@ -431,6 +433,18 @@ describe.skipIf(!SERVICE || !executablePath)("the participant page", () => {
       expect(await page.locator("#slot").count()).toBe("slots" in changes ? 1 : 0);
       expect(visit.bodies).toEqual([]);
     }
+    const [stronger, weaker] = await page.locator(".choice-of").allInnerTexts(); // of both ends together
+    expect(stronger).toMatch(/1 km apart, at most 89 times.* It costs 2 per km/s);
+    expect(weaker).toMatch(/It costs 2\.4 per km.* Your limits/s);
+    await page.route("**/reports", (route) => {
+      const { id } = route.request().postDataJSON() as { id: string };
+      return route.fulfill({ json: { id, status: "counted" } });
+    });
+    await page.locator(".map-face").nth(1).press("Enter");
+    await sendAndWait(page);
+    const sent = JSON.parse(visit.bodies[0]!) as Record<string, unknown>;
+    expect(Object.keys(sent)).toEqual([...KEYS, "slot", "to"]);
+    expect(await page.locator(".receipt").innerText()).toContain(` and slot ${String(sent["slot"])} of time were sent`);
     await visit.end();
   });
 

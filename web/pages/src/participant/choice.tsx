@@ -26,8 +26,8 @@ export function Choice({ levels, chosen, limits, open, choose }: Shown) {
       <h2 id="choice">{words.title}</h2>
       <p>{words.how}</p>
       <fieldset class="choices stack-tight" aria-labelledby="choice">
-        {levels.map(({ promise, meanKm }, at) => {
-          const allowed = promise.epsilonPerKm <= limits.maxEpsilonPerKm;
+        {levels.map(({ promise, cost: charged, meanKm }, at) => {
+          const allowed = charged.epsilonPerKm <= limits.maxEpsilonPerKm;
           return (
             <label class="choice-of row" key={promise.epsilonPerKm}>
               <input
@@ -42,11 +42,11 @@ export function Choice({ levels, chosen, limits, open, choose }: Shown) {
                 <strong>{words.name(at, levels.length)}</strong>{" "}
                 {words.guessed(
                   distance(NEARBY_KM),
-                  odds(promise, NEARBY_KM).guessedOf100,
+                  odds(charged, NEARBY_KM).guessedOf100,
                   distance(FARTHER_KM),
-                  odds(promise, FARTHER_KM).guessedOf100,
+                  odds(charged, FARTHER_KM).guessedOf100,
                 )}{" "}
-                {words.lies(distance(meanKm))} {words.costs(cost(promise.epsilonPerKm))}
+                {words.lies(distance(meanKm))} {words.costs(cost(charged.epsilonPerKm))}
                 {!allowed && ` ${words.above}`}
               </span>
             </label>

@@ -14,6 +14,8 @@ export interface Limits {
 /** A promise that the campaign offers, and how far from the middle of the map its reports lie on average. */
 export interface Level {
   readonly promise: Promised;
+  /** What a report is charged: of a trip, twice the promise. */
+  readonly cost: Promised;
   readonly meanKm: number;
 }
 

@@ -52,7 +52,11 @@ const CALLS = {
     device = await Device.open(link, { ...limits, promisePerKm, transport, ledger });
     const offered = await device.offered((seen, all) => {
       document = seen;
-      const levels = all.map((level) => ({ promise: level.promise, meanKm: meanDistanceKm(level) }));
+      const levels = all.map((level) => ({
+        promise: level.promise,
+        cost: costOf(level),
+        meanKm: meanDistanceKm(level),
+      }));
       tell({ told: "rule", rule: { ...ruleOf(seen), levels } });
     });
     return { made: "cell" in offered ? offered : undefined };

@@ -175,6 +175,9 @@ export function Made({ charge, rule, settled, forgotten, busy, flush, over }: Ma
 /** What was sent: a square or a place, with its slot where there is one, or the two of a trip. */
 function sentInWords({ cell, slot, to }: Sent, receipt: typeof say.receipt): string {
   const sent = number(cell, 6);
-  if (to) return say.trip.cells(sent, number(to.cell, 6));
+  if (to) {
+    const ended = number(to.cell, 6);
+    return slot === undefined ? say.trip.cells(sent, ended) : say.trip.cellsAndSlot(sent, ended, String(slot));
+  }
   return slot === undefined ? receipt.cell(sent) : receipt.cellAndSlot(sent, String(slot));
 }

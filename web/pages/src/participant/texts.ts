@@ -313,6 +313,8 @@ export const say = texts(
       twice: "A trip costs twice the promise of the campaign, once for each end.",
       ready: "The rule is checked. Choose both places, then send.",
       cells: (from: string, to: string) => `Squares ${from} and ${to} were sent. Nothing else left your browser.`,
+      cellsAndSlot: (from: string, to: string, slot: string) =>
+        `Squares ${from} and ${to} and slot ${slot} of time were sent. Nothing else left your browser.`,
       where: (from: string, to: string) => `Their centres lie at ${from} and ${to}. Both were drawn at random.`,
     },
 
@@ -565,6 +567,8 @@ export const say = texts(
       ready: "Die Regel ist geprüft. Wählen Sie beide Orte, dann senden Sie.",
       cells: (from: string, to: string) =>
         `Die Felder ${from} und ${to} wurden gesendet. Sonst hat nichts Ihren Browser verlassen.`,
+      cellsAndSlot: (from: string, to: string, slot: string) =>
+        `Die Felder ${from} und ${to} und Zeitabschnitt ${slot} wurden gesendet. Sonst hat nichts Ihren Browser verlassen.`,
       where: (from: string, to: string) =>
         `Ihre Mitten liegen bei ${from} und ${to}. Beide wurden nach dem Zufall gezogen.`,
     },
