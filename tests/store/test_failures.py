@@ -215,6 +215,24 @@ def test_another_programs_file_is_left_alone(tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["notes.txt", "other.db"]
 
 
+def test_another_program_that_writes_long_stops_nobody_afterwards(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also while a backup is taken, which keeps the log from being copied."""
+    monkeypatch.setattr("geoveil.store.sqlite._PATIENCE_MS", 1)
+    store, backed_up = (SqliteStore(tmp_path / "store.db") for _ in range(2))
+    start(store)
+    with contextlib.closing(apsw.Connection(str(store.path))) as other, backed_up.snapshot():
+        assert store.add([upload(0)]) == [True]
+        other.execute("BEGIN IMMEDIATE")
+        with pytest.raises(StoreFailed, match="BusyError"):
+            store.add([upload(1)])
+        other.execute("ROLLBACK")
+        assert store.add([upload(1)]) == [True]
+    store.close()
+    backed_up.close()
+
+
 def test_an_old_library_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(apsw, "sqlite_lib_version", lambda: "3.51.2")
     with pytest.raises(Unsupported, match=r"3\.51\.2.*3\.51\.3"):

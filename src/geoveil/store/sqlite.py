@@ -133,8 +133,11 @@ class SqliteStore(Store):
                 began = True
                 yield _runner(connection)
                 connection.execute("COMMIT")
-            except BaseException:
-                self._undo(connection, began)
+            except BaseException as error:
+                if began or not isinstance(
+                    error, apsw.BusyError
+                ):  # that another writes is no failure
+                    self._undo(connection, began)
                 raise
 
     @contextmanager
