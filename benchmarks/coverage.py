@@ -120,6 +120,7 @@ def scenarios() -> Iterator[Scenario]:
     yield from city()
     yield from seen_only()
     yield from few_people()
+    yield from very_many_people()
     yield from cities()
     yield from people_at_positions()
 
@@ -159,6 +160,33 @@ def few_people() -> Iterator[Scenario]:
     weights = np.exp(-((across / 1.46) ** 2 + (up / 1.33) ** 2) / 2)
     law = gv.elastic(grid, epsilon_per_km=2.0, camouflage=0.0)
     yield Scenario("few people", weights / weights.sum(), counted(law), 3_000, runs=20)
+
+
+def very_many_people() -> Iterator[Scenario]:
+    """A small city of 6 × 6 cells, the promise between positions, all people of a cell at one place in it."""
+    grid = gv.Grid(rows=6, columns=6, cell_km=1.0)
+    away_km = grid.distances_from_km(14), grid.distances_from_km(27)
+    weights = 0.02 + np.exp(-(away_km[0] ** 2) / 3) + 0.6 * np.exp(-(away_km[1] ** 2))
+    for epsilon in (0.5, 0.75, 1.0):
+        law = gv.elastic(grid, epsilon_per_km=epsilon, camouflage=0.0, between="positions")
+        for people in (10_000, 100_000, 1_000_000):
+            name = f"very many at one place, {epsilon:g}"
+            yield Scenario(name, weights / weights.sum(), at_one_place(law), people, runs=20)
+
+
+def at_one_place(law: Channel) -> Draw:
+    """One report of each person, all of a cell at one of its places, drawn anew every time."""
+    places = law.places(3)
+    assert places is not None
+    each = [np.flatnonzero(places.cell == cell) for cell in range(law.space.size)]
+
+    def draw(truth: FloatArray, people: int, generator: np.random.Generator) -> gv.Tally:
+        crowds = np.zeros(places.cell.size)
+        crowds[[generator.choice(some) for some in each]] = truth
+        reports = np.maximum(places._push(crowds), 0.0)
+        return gv.Tally(law, generator.multinomial(people, reports / reports.sum()))
+
+    return draw
 
 
 def cities() -> Iterator[Scenario]:

@@ -59,8 +59,9 @@ class FisherInformation:
     several reports of one person by all combinations (at least 2.4 people in each cell). Where
     cells × combinations exceed 8,388,608 the observed information stands in; ``method`` says so, and the
     intervals are then too narrow unless each combination seen was seen many times.
-    Where positions are wide apart in a cell (ε·cell above one), where the crowd of each cell stands is
-    unknown as well, and varies as much as the place of one person would (docs/estimation.md).
+    Where positions are wide apart in a cell (ε·cell above one, or less where crowds are large), where the
+    crowd of each cell stands is unknown as well, and varies as much as the place of one person would
+    (docs/estimation.md).
     Above 2,048 unknowns there is no matrix: J + diag(1/u²) stands for J, u_x = n·max(1, g_x)/J_xx, and
     conjugate gradients (:class:`InformationSolver`) find the companion and 16 to 64 draws from its
     covariance. No cell x can hold more than about u_x of the people, because θ_x·J_xx ≤ n·g_x in the mean,
@@ -94,7 +95,7 @@ class FisherInformation:
         """Error bars without a refit: of all cells, or where there is no matrix for some combinations
         (k, cells) alone, k + 2 solutions by conjugate gradients in the place of 16 to 64 draws."""
         cells = distribution.size
-        places = PlacesOfAll.of(observations)
+        places = PlacesOfAll.that_bars_show(observations, distribution, MATRIX_CELLS)
         if places is None:
             parts, unknowns, uneven = informations(observations, distribution), cells, ""
         else:

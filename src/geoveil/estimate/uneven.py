@@ -19,7 +19,11 @@ from geoveil.estimate import fitted
 MAP_SHOWS = 0.75
 """ε·cell above which where people stand in their cells moves the map."""
 _BARS_SHOW = 1.0 + 1e-9
-"""ε·cell above which it moves more than error bars allow for."""
+"""ε·cell above which it moves more than error bars allow for, however few the reports."""
+_CROWD_SHOWS = 1_600.0
+"""People in the largest crowd from whom on it does at ε·cell = 1: 40²."""
+_UNKNOWNS = 3
+"""Of a cell where they are left open: its crowd, and how far east and north that stands."""
 _WIDTH = np.sqrt(1.0 / 12.0)
 """The standard deviation of a place in a cell, along a side, in cells."""
 
@@ -48,6 +52,21 @@ class PlacesOfAll:
         known = {channel: law for channel, law in laws.items() if law is not None}
         same = len({(law.shape[0], law.share.tobytes()) for law in known.values()}) == 1
         return cls(known) if same and len(known) == len(tallies) else None
+
+    @classmethod
+    def that_bars_show(
+        cls, observations: fitted.Observations, distribution: FloatArray, most_unknowns: int
+    ) -> PlacesOfAll | None:
+        """Those that error bars leave open: above ε·cell = 1, and below where crowds are large.
+
+        A crowd at an edge of its cell is taken for one that is larger or smaller by a part that grows as
+        (ε·cell)², while √crowd people are known: the product of both says whether it shows. Only where it
+        makes no more than ``most_unknowns``.
+        """
+        crowd, shows = observations.total * float(distribution.max()), _BARS_SHOW
+        if _UNKNOWNS * distribution.size <= most_unknowns:
+            shows = min(shows, (_CROWD_SHOWS / crowd) ** 0.25)
+        return cls.of(observations, shows=shows)
 
     def spread(self, theta: FloatArray) -> FloatArray:
         """(…, cells) → (…, places): everybody evenly in their cell."""
@@ -84,7 +103,7 @@ class PlacesOfAll:
     @property
     def unknowns(self) -> int:
         """How many the informations are about: the crowds of the cells, then two for where each stands."""
-        return 3 * (int(self.cell.max()) + 1)
+        return _UNKNOWNS * (int(self.cell.max()) + 1)
 
 
 class _Displaced(Operator):
