@@ -32,7 +32,11 @@ describe.skipIf(!SERVICE || !executablePath)("the participant page", () => {
     await page.locator("#measure").click();
     await page.locator("#from-here p").first().waitFor();
     expect(visit.asked.filter((line) => line.startsWith("POST"))).toEqual([]);
+    const [closer, farther] = await page.locator(".map-tools button").all();
+    await closer!.click(); // the place is in the middle now
+    expect(await farther!.isDisabled()).toBe(false);
     await sendAndWait(page);
+    expect(await farther!.isDisabled()).toBe(true); // and with it the middle is forgotten
     expect(await page.locator("#receipt").innerText()).toBe("Sent and counted");
     expect(await page.evaluate(() => document.activeElement?.id)).toBe("receipt");
     const [body, ...others] = visit.bodies;

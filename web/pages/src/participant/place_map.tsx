@@ -83,6 +83,9 @@ export function PlaceMap({ rule, backdrop, place, cloud, sent, choose }: Shown) 
   }, []);
   useEffect(() => setView(undefined), [whole]);
   useEffect(() => {
+    if (!place) setView(undefined); // zoomed in, it had the place in its middle
+  }, [!place]);
+  useEffect(() => {
     if (view && canvas.current) paint(canvas.current, view, { ...rule, shapes }, cloud, outlines, ground);
   }, [view, rule, cloud, outlines, dark]);
 
