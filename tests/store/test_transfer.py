@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 import time
+import tracemalloc
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
@@ -74,6 +75,28 @@ def eventful(store: Store) -> Store:
     store.add_token(bytes(range(32)), label="laptop", at_s=3)
     store.keep_time(1_000)
     return store
+
+
+def test_a_copy_has_few_documents_in_memory_at_a_time(opens) -> None:
+    store, rounds, size = opens("postgres"), 80, 1 << 17
+    start(store)
+    with store.writing() as run:
+        run(
+            "INSERT INTO round (campaign_key, number, mechanism, document, cells, opened_at_s,"
+            " expires_at_s, accept_until_s) SELECT campaign_key, n, lpad(n::text, 64),"
+            " convert_to(repeat('x', :size), 'utf8'), 1, 0, 0, 0"
+            " FROM round, generate_series(2, :rounds) n",
+            size=size,
+            rounds=rounds,
+        )
+    with store.snapshot() as snapshot:
+        tracemalloc.start()
+        try:
+            assert sum(1 for _ in snapshot("round")) == rounds
+            _, peak_bytes = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+    assert size < peak_bytes < rounds * size * 3 / 4
 
 
 def everything(store: Store) -> dict[str, list[tuple[object, ...]]]:

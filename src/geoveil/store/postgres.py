@@ -84,6 +84,9 @@ _ADD = """
 _COLUMNS = """
     SELECT table_name, column_name FROM information_schema.columns WHERE table_schema = current_schema()
 """
+_AT_ONCE = dict.fromkeys(("report", "tally", "round_total"), 10_000)
+_AT_ONCE_WIDE = 20
+"""Rows that a copy has in memory: of other tables one may have megabytes."""
 _SUMMED = {
     "tally": "SELECT round_key, cell, CAST(sum(count) AS bigint) FROM tally GROUP BY 1, 2 ORDER BY 1, 2",
     "round_total": "SELECT round_key, CAST(sum(count) AS bigint) FROM round_total GROUP BY 1 ORDER BY 1",
@@ -262,7 +265,7 @@ class PostgresStore(Store):
         def rows(table: str) -> Iterator[Row]:
             plain = f"SELECT {', '.join(self.tables[table])} FROM {table} ORDER BY 1, 2"
             with _translated(), connection.cursor(name=table) as cursor:
-                cursor.itersize = 10_000
+                cursor.itersize = _AT_ONCE.get(table, _AT_ONCE_WIDE)
                 cursor.execute(_SUMMED.get(table, plain))
                 yield from cursor
 
