@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -124,6 +125,22 @@ def test_noisy_counts_are_those_of_the_rounds_of_the_estimate(closed: InProcess)
     assert ask(closed, "GET", f"{CAMPAIGN}/counts?round=1").json() == said
     assert_problem(ask(closed, "GET", f"{CAMPAIGN}/counts?round=7"), "unknown-round")
     assert_problem(ask(closed, "GET", f"{CAMPAIGN}/counts?round=x"), "malformed-body")
+
+
+def test_documents_are_read_again_while_others_are_answered(
+    closed: InProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    threads: list[str] = []
+    read = dashboard.read_kept
+
+    def noted(*given: Any, **named: Any) -> Any:
+        threads.append(threading.current_thread().name)
+        return read(*given, **named)
+
+    monkeypatch.setattr(dashboard, "read_kept", noted)
+    assert ask(closed, "GET", f"{CAMPAIGN}/counts").status_code == 200
+    assert threads
+    assert all(name.startswith("geoveil-store") for name in threads), threads
 
 
 def of_version_1(service: InProcess, told: int | None) -> dict[str, Any]:
