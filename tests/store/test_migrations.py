@@ -15,7 +15,15 @@ import pytest
 import geoveil.store
 from databases import cluster
 from geoveil.errors import InvalidInput
-from geoveil.store import NewerSchema, RoundRecord, Store, open_store, open_to_copy, write_backup
+from geoveil.store import (
+    EstimateRecord,
+    NewerSchema,
+    RoundRecord,
+    Store,
+    open_store,
+    open_to_copy,
+    write_backup,
+)
 from geoveil.store.records import TABLES, Migration, migrations, missing
 from geoveil.store.statements import CLOSINGS, OVER, Run
 from store.devices import a_round, assert_explained, start, upload
@@ -146,6 +154,19 @@ def test_what_is_to_be_done_is_found_without_a_look_at_all_that_was_done(tmp_pat
             }
             for key in connection.execute(f"PRAGMA foreign_key_list({table})"):
                 assert key[3] in indexed, (table, key[3])
+
+
+@each
+def test_what_an_older_program_published_meanwhile_waits_for_no_second_estimate(raw: Raw) -> None:
+    with closing(open_store(raw.address)) as store:
+        start(store)
+        store.add([upload(0)])
+        store.close_round("paris", 1, minimum=1, at_s=5)
+        made = EstimateRecord("paris", 1, 6, 1, b"{}")
+        assert store.publish(made, a_round(number=2))
+        raw.run("UPDATE closing SET estimated = 0")
+        assert not store.publish(made, a_round(number=2))
+        assert store.closings() == []
 
 
 @each

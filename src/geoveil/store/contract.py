@@ -292,8 +292,8 @@ class Store(ABC):
             if not closed:
                 raise InvalidInput(f"round ({estimate.round}) must be closed before its estimate")
             new = run(sql.KEEP_ESTIMATE, key=closed[0][0], **asdict(estimate))
-            if new:
-                run("UPDATE closing SET estimated = 1 WHERE round_key = :key", key=closed[0][0])
+            # also where an older program, not stopped yet, kept the estimate and did not say so
+            run("UPDATE closing SET estimated = 1 WHERE round_key = :key", key=closed[0][0])
             if new and following is not None:
                 sql.open_after(run, locked[0], estimate.round, following)
         return bool(new)
