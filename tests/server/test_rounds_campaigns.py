@@ -442,6 +442,7 @@ def test_a_known_mechanism_is_found_without_the_store() -> None:
     mechanism = city.campaigns.mechanism("paris").mechanism
     found = city.campaigns.find(mechanism)
     assert found is not None
+    assert found.document == b""  # thousands are remembered
     before = store.asked
     city.wait(1000)
     assert city.campaigns.find(mechanism) is found

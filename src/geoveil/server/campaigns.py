@@ -140,7 +140,8 @@ class Campaigns:
     def find(self, mechanism: str) -> RoundRecord | None:
         """The round that published a mechanism, as it was then; ``None`` where nobody did.
 
-        Its total and its closing are those of when it was first looked up: use what does not change.
+        Its total and its closing are those of when it was first looked up: use what does not change. It
+        comes without its document: thousands are remembered, and a document may have 100 kB and more.
         """
         published = self.published.get(mechanism)
         if published is not None or self._fresh(self._unknown.get(mechanism)):
@@ -149,6 +150,7 @@ class Campaigns:
         if published is not None:
             self._record(published.campaign)  # and with it whether that takes reports
             self.settings(published.campaign)  # and whether it is the same at the next look
+            published = replace(published, document=b"")
         with self._lock:
             if published is None:
                 _remember(self._unknown, mechanism, now, _MOST_UNKNOWN)
