@@ -211,6 +211,37 @@ def test_frames_that_cannot_be_read(frame: Any, problem: str) -> None:
     assert "48.85" not in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("more", "asked", "problem"),
+    [
+        ([7], {"keep": ["more"]}, "'more' must hold one entry for each of the 3 rows"),
+        ([7, 8, 9, 10], {"keep": ["more"]}, "'more' must hold one entry for each of the 3 rows"),
+        (
+            [[7], [], [8, 9]],
+            {"keep": ["more"]},
+            "'more' must hold one entry for each of the 3 rows",
+        ),
+        ([7], {"person": "more"}, "'more' must hold one entry for each of the 3 rows"),
+        (
+            pa.array([[7], [8], [9]]),
+            {"person": "more"},
+            "position 0 of column 'more' must say whom",
+        ),
+        (LAT, {"keep": "more"}, r"keep \('more'\) must be a list"),
+    ],
+)
+def test_other_columns_that_cannot_be_read(more: Any, asked: Any, problem: str) -> None:
+    with pytest.raises(InvalidInput, match=problem):
+        obfuscate({"lat": LAT, "lng": LNG, "more": more}, MECHANISM, **asked)
+
+
+def test_frames_of_names_that_are_no_text_and_without_geometry() -> None:
+    geopandas = pytest.importorskip("geopandas")
+    with pytest.raises(InvalidInput, match="columns of frame must have names that are text"):
+        obfuscate({0: LAT, 1: LNG}, MECHANISM, lat="0", lng="1")
+    assert len(obfuscate(geopandas.GeoDataFrame({"lat": LAT, "lng": LNG}), MECHANISM)) == 3
+
+
 def test_what_is_slow_to_import_is_not_imported_for_others(tmp_path: Path) -> None:
     (tmp_path / "places.csv").write_text("who,lat,lng\na,1,2\n\n")
     code = (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, cast, runtime_checkable
@@ -189,12 +189,19 @@ def obfuscate(
             f"per_person ({per_person}) must come with person, the column that says who"
         )
     limit = None if person is None else PersonLimit(person, per_person, limit_by)
-    able("keep", None if isinstance(keep, str) else keep, "__iter__", "a list of names of columns")
+    if isinstance(keep, str):
+        raise InvalidInput(
+            f"keep ({keep!r}) must be a list of names of columns, such as [{keep!r}]"
+        )
+    able("keep", keep, "__iter__", "a list of names of columns")
     kept = list(dict.fromkeys(check_column(columns, name, "the table") for name in keep))
     reporter = Reporter(mechanism, outside=outside, randomness=randomness)
     check_kept(kept, [*used, *_geometries(frame, kept), *reporter.column_names])
     reporting = Reporting(limit, draw=reporter.draw, randomness=randomness)
-    persons = None if limit is None else reporting.number(_persons(frame, columns, limit.column))
+    whom = None if limit is None else check_column(columns, limit.column, "the table")
+    if isinstance(frame, Mapping):  # whose columns need not be of one length
+        _check_entries(frame, [*kept, *filter(None, [whom])], true_lat.size)
+    persons = None if whom is None else reporting.number(_persons(frame[whom], whom))
     places, taken = reporter.place(true_lat, true_lng)
     count = reporter.outside
     count.check("the table", count.hint or "are these the right columns, and is it the right map?")
@@ -209,12 +216,22 @@ def obfuscate(
     return _like(frame, reporter.columns(rows.places), rows.numbers, kept)
 
 
-def _persons(frame: Any, columns: Sequence[str], name: str) -> list[Any]:
+def _check_entries(frame: Mapping[str, Any], names: Sequence[str], rows: int) -> None:
+    """Refuse a column that has not one entry for each row."""
+    for name in names:
+        try:
+            fits = np.shape(frame[name]) == (rows,)
+        except ValueError:  # lists of several lengths
+            fits = False
+        if not fits:
+            raise InvalidInput(f"column {name!r} must hold one entry for each of the {rows:,} rows")
+
+
+def _persons(column: Any, name: str) -> list[Any]:
     """Whom each row is about."""
-    column = frame[check_column(columns, name, "the table")]
     persons = column.to_pylist() if hasattr(column, "to_pylist") else np.asanyarray(column).tolist()
     for position, person in enumerate(persons):
-        if not is_said(person):
+        if not (isinstance(person, Hashable) and is_said(person)):
             raise InvalidInput(
                 f"the entry at position {position} of column {name!r} must say whom it is about"
             )
@@ -232,7 +249,10 @@ def check_kept(kept: Sequence[str], taken: Sequence[str]) -> None:
 
 def _column_names(frame: Any) -> list[str]:
     if isinstance(frame, Mapping) or _is(frame, "pandas", "DataFrame"):
-        return [str(name) for name in frame]
+        names = [name for name in frame if isinstance(name, str)]
+        if names or not len(frame):
+            return names
+        raise InvalidInput("the columns of frame must have names that are text; rename them")
     if _is(frame, "pyarrow", "Table"):
         return [str(name) for name in frame.column_names]
     arrow = "; pyarrow.table(frame) makes one" if hasattr(frame, "__arrow_c_stream__") else ""
@@ -246,7 +266,8 @@ def _coordinates(
     frame: Any, columns: Sequence[str], lat: str | None, lng: str | None
 ) -> tuple[FloatArray, FloatArray, list[str]]:
     """Latitudes, longitudes, and the names of the columns they came from."""
-    if lat is None and lng is None and _is(frame, "geopandas", "GeoDataFrame"):
+    geometry = _is(frame, "geopandas", "GeoDataFrame") and frame.active_geometry_name is not None
+    if lat is None and lng is None and geometry:
         points = _in_degrees(frame)
         return np.asarray(points.y), np.asarray(points.x), [frame.geometry.name]
     names = coordinate_columns(columns, lat, lng, "the table", option="{}=")
