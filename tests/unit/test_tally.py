@@ -24,6 +24,19 @@ def test_tallies_of_equal_channels_add_and_of_others_do_not() -> None:
         CHANNEL.tally([0]) + gv.RandomizedResponse(gv.Line(3), epsilon=2.0).tally([0])
     with pytest.raises(TypeError):
         CHANNEL.tally([0]) + 1
+    with pytest.raises(TypeError):
+        1 + CHANNEL.tally([0])
+
+
+def test_tallies_of_every_kind_can_be_summed() -> None:
+    trips = gv.Trips(CHANNEL)
+    for one in (
+        CHANNEL.tally([0, 2]),
+        gv.JointTally([CHANNEL, CHANNEL], [[0, 1], [2, 2]]),
+        gv.Rappor(gv.Line(3), epsilon=1.0).tally([[0, 1, 0], [1, 1, 0]]),
+        trips.tally([0, 2], [1, 1]),
+    ):
+        assert sum([one, one, one]).total == 6
 
 
 def test_counts_are_kept_as_they_were() -> None:

@@ -6,7 +6,7 @@ import math
 from abc import abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -445,6 +445,10 @@ class Tally(Framed, Drawn, Shown, ReadOnly):
                 "tallies must come from the same channel to be added; pass both to fit([…])"
             )
         return self._plus(other)
+
+    def __radd__(self, other: object) -> Self:
+        """From the 0 that ``sum`` begins with."""
+        return self if isinstance(other, int) and other == 0 else NotImplemented
 
     def _plus(self, other: Tally) -> Tally:
         """The sum with another tally of the same channel."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 import numpy.typing as npt
@@ -85,6 +86,10 @@ class TripTally(ReadOnly):
         pairs = np.concatenate([self.pairs, other.pairs])
         counts = np.concatenate([self.counts, other.counts])
         return TripTally(self.channel, pairs[:, 0], pairs[:, 1], counts)
+
+    def __radd__(self, other: object) -> Self:
+        """From the 0 that ``sum`` begins with."""
+        return self if isinstance(other, int) and other == 0 else NotImplemented
 
     def __repr__(self) -> str:
         pairs = number_of(len(self.pairs), "different pair")
