@@ -133,6 +133,9 @@ def test_no_two_positions_lose_more_than_promised(space: MaskedGrid, camouflage:
     generator = np.random.default_rng(3)
     low, high = mechanism.centres.rectangle_km
     one = generator.uniform(low - 1.0, high + 1.0, size=(3000, 2))  # the sea and outside as well
+    inside, pitch_km = np.clip(one, low, high), mechanism.centres.pitch_km
+    drawn_from_km = mechanism.law.steps_of(one) * pitch_km
+    assert np.abs(drawn_from_km - inside).max() <= 0.5001 * pitch_km  # in the sea from where it is
     other = one + generator.normal(scale=0.3, size=one.shape)
     rows = [mechanism.law.rows_at(mechanism.law.steps_of(each)) for each in (one, other)]
     logs = [np.log(row / row.sum(axis=1, keepdims=True)) for row in rows]

@@ -30,7 +30,7 @@ LATEST_S = float(1 << 40)
 """No clock that tells a time shows a later one, in seconds since 1970."""
 SILENCE_TELLS = (
     'with outside="refuse" nothing is sent from outside the campaign\'s box, and that silence tells '
-    "whoever watches that the person is not inside; by default the nearest place inside is reported from"
+    "whoever watches that the person is not inside; by default a report is drawn there too"
 )
 MANY = 30
 """So many reports are spoken of before the first where a person lets the device report again."""
@@ -164,10 +164,11 @@ class Device:
 
         Give ``lat`` and ``lng`` (or ``lon``) in degrees, or ``locate``, which is called only when every
         check has passed, and may return the accuracy of the fix in km as a third number. A fix coarser
-        than a cell is refused. Whoever is outside reports from the nearest place inside.
-        :class:`Refused` with nothing sent when a check fails; with ``sent`` when the
-        report was charged and sent and can never count. :class:`Unacknowledged` when it was charged and
-        fixed and may still count: ``flush`` sends the same one again.
+        than a cell is refused. Whoever is outside is reported too, from beyond the rectangle around the
+        cells as from the nearest place in it.
+        :class:`Refused` with nothing sent when a check fails; with ``sent`` when the report was charged and
+        sent and can never count. :class:`Unacknowledged` when it was charged and fixed and may still count:
+        ``flush`` sends the same one again.
         """
         where = whereabouts(lat, lng, lon, locate, accuracy_km)
         lat = lng = lon = locate = None  # a traceback would keep them

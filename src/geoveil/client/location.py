@@ -15,7 +15,7 @@ from geoveil.document.wire import MechanismDocument
 from geoveil.errors import two_digits
 
 Beyond = Literal["clamp", "refuse"]
-"""A location outside the cells: the nearest place inside takes its place, or nothing is sent."""
+"""A location outside the cells: a report is drawn there too, or nothing is sent."""
 Locate = Callable[[], tuple[float, float] | tuple[float, float, float]]
 """Reads the location: latitude and longitude in degrees, and how accurate they are in km, if known."""
 

@@ -24,7 +24,7 @@ const LATEST_S = 2 ** 40; // no clock that tells a time shows a later one
 /** What `outside: "refuse"` means; it is also written to the console. */
 export const SILENCE_TELLS =
   'with outside: "refuse" nothing is sent from outside the campaign\'s box, and that silence tells ' +
-  "whoever watches that the person is not inside; by default the nearest place inside is reported from";
+  "whoever watches that the person is not inside; by default a report is drawn there too";
 const MANY = 30; // so many reports are spoken of before the first where a person lets the device report again
 const AGAIN: Record<Again, string> = {
   never: "It is the only report to this campaign, whatever rounds follow.",

@@ -15,7 +15,7 @@ export interface Fix {
 /** A fix, or a function that reads one; it is called only after every check has passed. */
 export type Locate = Fix | (() => Fix | Promise<Fix>);
 
-/** A location outside the cells: the nearest place inside takes its place, or nothing is sent. */
+/** A location outside the cells: a report is drawn there too, or nothing is sent. */
 export type Beyond = "clamp" | "refuse";
 
 const DEGREE_KM = 111.3; // of latitude

@@ -155,7 +155,8 @@ export const say = texts(
       sentHow: "The square with the thick edge. The others are all that might have been drawn.",
       seldom: "seldom",
       often: "often",
-      outside: "This place lies outside the area. It is reported like the nearest place on the edge.",
+      outside:
+        "This place lies outside the area. A report is drawn here too, under the same promise: silence would tell that you are outside.",
       accuracy: (accuracy: string) => `Measured to within ${accuracy}.`,
       tooCoarse: (accuracy: string, cell: string) =>
         `Your browser knows your place only to within ${accuracy}, and a square is ${cell} wide. Such a report would spoil the map. Measure again, or choose the place on the map.`,
@@ -405,7 +406,8 @@ export const say = texts(
       sentHow: "Das Feld mit dem dicken Rand. Die anderen sind alle, die hätten gezogen werden können.",
       seldom: "selten",
       often: "oft",
-      outside: "Dieser Ort liegt außerhalb des Gebiets. Er wird gemeldet wie der nächste Ort am Rand.",
+      outside:
+        "Dieser Ort liegt außerhalb des Gebiets. Auch hier wird eine Meldung gezogen, unter demselben Versprechen: Schweigen würde verraten, dass Sie außerhalb sind.",
       accuracy: (accuracy: string) => `Auf ${accuracy} genau gemessen.`,
       tooCoarse: (accuracy: string, cell: string) =>
         `Ihr Browser kennt Ihren Ort nur auf ${accuracy} genau, und ein Feld ist ${cell} breit. Eine solche Meldung verdürbe die Karte. Messen Sie noch einmal, oder wählen Sie den Ort auf der Karte.`,
