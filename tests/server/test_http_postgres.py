@@ -12,10 +12,15 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from http.client import HTTPConnection
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+import uvicorn
 
 from databases import Cluster, cluster
+from geoveil.server.logs import Log
+from geoveil.server.run import Server, Supervisor, never
+from geoveil.server.settings import Settings
 from geoveil.store import open_store
 from server.live import HANG_S, Live, new_id
 from server.test_http_killed import kill_again_and_again
@@ -186,3 +191,20 @@ def test_a_process_in_the_place_of_a_dead_one_brings_no_token_back_and_goes_on_c
         assert told[-6:] == [8] * 6
         assert told == sorted(told)
         assert store.tokens() == []
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+def test_a_second_signal_ends_at_once_whoever_was_told(processes: int) -> None:
+    """One of several hears it from a terminal or systemd, which tell all, and from the supervisor: once."""
+    settings = Settings(processes=processes, database="postgresql://host/name")
+    server = Server(uvicorn.Config(never), settings, Log("error"), lambda _: None, None)
+    supervisor, killed = Supervisor(settings), []
+    process = SimpleNamespace(kill=lambda: killed.append(True))
+    supervisor._started = [(process, None)] * processes  # type: ignore[list-item]
+    for times in range(2):
+        assert (server.force_exit, killed) == (False, [])
+        assert server.should_exit == bool(times)
+        server.handle_exit(signal.SIGTERM, None)
+        supervisor._stop(signal.SIGTERM, None)
+    assert server.force_exit == (processes == 1)
+    assert killed == [True] * processes

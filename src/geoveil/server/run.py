@@ -51,6 +51,7 @@ class Supervisor:
         self._context = multiprocessing.get_context("spawn")
         self._stopping = False
         self._folder: Path | None = None
+        self._started: list[tuple[BaseProcess, Event]] = []
 
     def run(self, ready: Callable[[], None]) -> None:
         """Start all, say when all listen, replace those that die, and stop all in the end."""
@@ -59,9 +60,9 @@ class Supervisor:
         start_deaf(resource_tracker.ensure_running)  # beside Python's processes, to the end
         with suppress(OSError):  # where nothing can be written, each tells its own counts
             self._folder = Path(tempfile.mkdtemp(prefix="geoveil-metrics-"))
-        started = [self._start(number) for number in range(self._settings.processes)]
+        self._started = [self._start(number) for number in range(self._settings.processes)]
         try:
-            for process, listening in started:
+            for process, listening in self._started:
                 while not self._stopping and not listening.wait(_LOOK_S):
                     if not process.is_alive():
                         raise StoreFailed(
@@ -70,25 +71,28 @@ class Supervisor:
             if not self._stopping:
                 ready()
             while not self._stopping:
-                self._replace_dead(started)
+                self._replace_dead()
         finally:
-            for process, _ in started:
+            for process, _ in self._started:
                 process.terminate()
-            for process, _ in started:
+            for process, _ in self._started:
                 process.join(DRAIN_S)
                 process.kill()
                 process.join()
             if self._folder is not None:
                 shutil.rmtree(self._folder, ignore_errors=True)
 
-    def _replace_dead(self, started: list[tuple[BaseProcess, Event]]) -> None:
-        dead = wait([process.sentinel for process, _ in started], _LOOK_S)
-        for place, (process, _) in enumerate(started):
+    def _replace_dead(self) -> None:
+        dead = wait([process.sentinel for process, _ in self._started], _LOOK_S)
+        for place, (process, _) in enumerate(self._started):
             if process.sentinel in dead and not self._stopping:
                 process.join()
-                started[place] = self._start(place)
+                self._started[place] = self._start(place)
 
     def _stop(self, number: int, frame: FrameType | None) -> None:
+        """A signal ends all processes in order; a second one at once."""
+        for process, _ in self._started if self._stopping else ():
+            process.kill()
         self._stopping = True
 
     def _start(self, number: int) -> tuple[BaseProcess, Event]:
@@ -291,6 +295,10 @@ class Server(uvicorn.Server):
         self._log.event("stopped")
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """A signal ends the service in order; a second one at once."""
-        self.force_exit = self.should_exit
+        """A signal ends the service in order; a second one at once.
+
+        One of several processes may hear the same signal from whoever sends it to all and from the
+        supervisor, which says by itself when there was a second one.
+        """
+        self.force_exit = self.should_exit and self._settings.processes == 1
         self.should_exit = True
