@@ -379,7 +379,7 @@ def isolation_km(space: Space, prior: ArrayLike, *, crowd: float = CROWD) -> Flo
     >>> isolation_km(Line(4), [0.5, 0.0, 0.0, 0.5]).tolist()
     [3.0, 1.0, 1.0, 3.0]
     """
-    space.check_matrix("isolation")
+    space.check_matrix("isolation", "choose larger cells")
     share = part("crowd", crowd)
     people = prior_over(prior, space.size)
     radius_km = np.full(space.size, np.inf)

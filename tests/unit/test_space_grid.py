@@ -292,7 +292,9 @@ def test_equal_offsets_have_equal_distances() -> None:
 
 
 def test_large_matrices_are_refused() -> None:
-    with pytest.raises(TooLarge, match="4096"):
+    with pytest.raises(
+        TooLarge, match="at most 4096 cells a side; distances_from_km gives one row"
+    ):
         Grid(rows=65, columns=64, cell_km=1.0).distances_km()
 
 

@@ -150,7 +150,7 @@ class CountVectors(Space):
         return np.sqrt(np.einsum("...i,...i->...", difference, difference))
 
     def distances_km(self) -> FloatArray:
-        self.check_matrix("the matrix of distances")
+        self._check_distances()
         return np.asarray(scipy.spatial.distance.cdist(self.centres, self.centres))
 
     @cached_property

@@ -204,7 +204,7 @@ class Grid(MapSpace):
         return distance
 
     def distances_km(self) -> FloatArray:
-        self.check_matrix("the matrix of distances")
+        self._check_distances()
         along, across = (np.arange(1 - cells, cells) for cells in self.shape)
         table = self._offset_km(along[:, None], across)  # for each cell, one window of it
         windows = np.lib.stride_tricks.sliding_window_view(table, self.shape)

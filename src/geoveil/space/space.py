@@ -64,7 +64,7 @@ class Space(Framed, Shown, ReadOnly, ABC):
 
     def distances_km(self) -> FloatArray:
         """The full matrix of distances; refused above 4,096 cells."""
-        self.check_matrix("the matrix of distances")
+        self._check_distances()
         cells = np.arange(self.size)
         return self.distance_km(cells[:, None], cells)
 
@@ -101,12 +101,17 @@ class Space(Framed, Shown, ReadOnly, ABC):
             return np.abs(difference[..., 0])
         return np.hypot(difference[..., 0], difference[..., 1])
 
-    def check_matrix(self, what: str) -> None:
+    def _check_distances(self) -> None:
+        advice = "distances_from_km gives one row, and mechanisms on a Grid need no matrix"
+        self.check_matrix("the matrix of distances", advice)
+
+    def check_matrix(
+        self, what: str, advice: str = "use push, pull and row, which need no matrix"
+    ) -> None:
         """Refuse what would need an m×m array for a large m."""
         if self.size > MATRIX_LIMIT:
             raise TooLarge(
-                f"{what} ({self.size} × {self.size}) must have at most {MATRIX_LIMIT} cells a side; "
-                "use push, pull and row, which need no matrix"
+                f"{what} ({self.size} × {self.size}) must have at most {MATRIX_LIMIT} cells a side; {advice}"
             )
 
     @abstractmethod
