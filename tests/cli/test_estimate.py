@@ -288,6 +288,7 @@ def test_what_cannot_be_told_apart_is_said(folder: Path) -> None:
     [
         (["checkins.csv", "-o", "e.csv"], "give it with --mechanism FILE"),
         (["noisy.parquet", "-o", "noisy.parquet"], "must not be the same file"),
+        (["noisy.csv", "./noisy.csv", "-o", "e.csv"], "must be given once; its reports would count"),
         (["noisy.parquet", "-o", "e.csv", "--stop", "soon"], "must be cross-validated"),
         (["noisy.parquet", "-o", "e.csv", "--stop", "steps:-1"], "must be at least 0"),
         (["noisy.parquet", "-o", "e.csv", "--stop", "steps"], "steps:NUMBER"),

@@ -102,7 +102,7 @@ class EstimatorChoice:
 
 
 @click.command()
-@click.argument("sources", metavar="IN...", nargs=-1, required=True)
+@shared.inputs_argument
 @shared.output_option("File of the estimate; - for a pipe.")
 @shared.together(
     click.option("--method", type=click.Choice(["ibu", "inversion"]), default="ibu", show_default=True,

@@ -32,7 +32,7 @@ _FITTING = 0.4
 
 
 @click.command()
-@click.argument("sources", metavar="IN...", nargs=-1, required=True)
+@shared.inputs_argument
 @shared.output_option("File of flows between districts; - for a pipe.")
 @click.option("--block", type=click.IntRange(min=1), default=3, show_default=True,
               help="Districts are blocks of so many by so many cells.")  # fmt: skip

@@ -371,6 +371,25 @@ seed_option = click.option(
 )
 
 
+def _each_once(
+    context: click.Context, parameter: click.Parameter, names: tuple[str, ...]
+) -> tuple[str, ...]:
+    """Refuse a file named twice, by whatever path: its reports would count twice."""
+    seen: set[Path] = set()
+    for name in names:
+        if (path := Path(name).resolve()) in seen:
+            raise click.BadParameter(
+                f"{name} must be given once; its reports would count twice", context, parameter
+            )
+        seen.add(path)
+    return names
+
+
+inputs_argument = click.argument(
+    "sources", metavar="IN...", nargs=-1, required=True, callback=_each_once
+)
+
+
 def output_option(help: str, *, metavar: str = "OUT", required: bool = True) -> Decorator:
     """``-o``: where the data goes."""
     return click.option("-o", "--output", required=required, metavar=metavar, help=help)
