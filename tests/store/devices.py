@@ -63,7 +63,7 @@ def assert_explained(store: Store, campaign: str = "paris") -> set[bytes]:
         ids = {row[1] for row in snapshot("report")}
         tally = Counter({row[1]: row[2] for row in snapshot("tally")})
         for _, _, taken in snapshot("closing_tally"):
-            tally.update(unpacked(taken))  # type: ignore[arg-type]
+            tally.update(dict(unpacked(taken).tolist()))  # type: ignore[arg-type]
         totals = [row[1] for row in snapshot("round_total")]
     cells = store.rounds(campaign)[0].cells
     assert tally == Counter(cell_of(id, cells) for id in ids)  # type: ignore[arg-type]

@@ -205,7 +205,7 @@ def _read_counts(owner: KeptCampaign, tables: Tables, rounds: Mapping[int, KeptR
         for closing_key, round_key, counts in tables["closing_tally"]:
             if closing_key == one.key:
                 fresh = np.zeros_like(rounds[round_key].counts)
-                for cell, count in unpacked(counts).items():
+                for cell, count in unpacked(counts).tolist():
                     fresh[cell] = count
                 so_far[rounds[round_key].record.number] = (
                     so_far[rounds[round_key].record.number] + fresh

@@ -335,8 +335,8 @@ def counts_at(run: Run, campaign: str, closing: int) -> dict[int, IntArray]:
     sizes = [row for row in run(_SIZES, campaign=campaign) if row[0] <= closing]
     counts = {number: np.zeros(cells, dtype=np.int64) for number, cells in sizes}
     for number, taken in run(_TAKEN, campaign=campaign, number=closing):
-        cells = unpacked(taken)
-        counts[number][list(cells)] += np.fromiter(cells.values(), np.int64, len(cells))
+        cells, times = unpacked(taken).T
+        counts[number][cells] += times
     return counts
 
 
@@ -344,7 +344,7 @@ def pairs_at(run: Run, campaign: str, closing: int) -> dict[int, IntArray]:
     """The same as rows of number and count, of the reports that came: of pairs most never do."""
     seen: dict[int, Counter[int]] = {}
     for number, cells in run(_TAKEN, campaign=campaign, number=closing):
-        seen.setdefault(number, Counter()).update(unpacked(cells))
+        seen.setdefault(number, Counter()).update(dict(unpacked(cells).tolist()))
     return {
         number: np.array(sorted(cells.items()), dtype=np.int64).reshape(-1, 2)
         for number, cells in sorted(seen.items())
@@ -359,6 +359,9 @@ def counts_now(run: Run, campaign: str) -> dict[int, IntArray]:
     return counts
 
 
+_NUMBERS_ONLY = str.maketrans(":", ",", '{}" ')
+
+
 def packed(cells: Mapping[int, int]) -> str:
     """Counts by cell as ``closing_tally.counts`` keeps them.
 
@@ -368,6 +371,10 @@ def packed(cells: Mapping[int, int]) -> str:
     return json.dumps(dict(sorted(cells.items())), separators=(",", ":"))
 
 
-def unpacked(counts: str) -> dict[int, int]:
-    """The counts again."""
-    return {int(cell): count for cell, count in json.loads(counts).items()}
+def unpacked(counts: str) -> IntArray:
+    """The counts again, as rows of a cell and its count; a close reads those of all rounds before it.
+
+    >>> unpacked('{"3":1,"7":2}').tolist(), unpacked('{ "3" : 1, "7" : 2 }').tolist()
+    ([[3, 1], [7, 2]], [[3, 1], [7, 2]])
+    """
+    return np.fromstring(counts.translate(_NUMBERS_ONLY), np.int64, sep=",").reshape(-1, 2)
