@@ -14,10 +14,11 @@ from typing import NamedTuple
 import numpy as np
 import scipy
 
-from geoveil.arrays import FloatArray, IntArray, one_blas_thread
+from geoveil.arrays import FloatArray, IntArray, one_blas_thread, uniform
 from geoveil.channel.channel import Channel, Information, Tally
 from geoveil.errors import InvalidInput
 from geoveil.estimate.fitted import Observations, by_mechanism
+from geoveil.estimate.objective import Objective, em_point
 from geoveil.estimate.uncertainty import conjugate_gradients
 from geoveil.estimate.uneven import PlacesOfAll
 from geoveil.space.space import MATRIX_LIMIT, Space
@@ -32,6 +33,9 @@ _MATRIX_CELLS = 1_024
 """Up to so many cells the information is a matrix; above, conjugate gradients need none."""
 _BLOCKS_ABOVE = 16
 _MOST_STEPS = 200
+_STEPS = 10
+"""Of the update, towards what all groups say: enough where a report names few cells, and only there it
+matters."""
 _SINGULAR = 1e-10
 
 
@@ -49,7 +53,7 @@ class Agreement(NamedTuple):
 
 @one_blas_thread()
 def agreement(groups: Sequence[Sequence[Tally]], distribution: FloatArray) -> Agreement:
-    """Compare groups of tallies, each from different people, near a distribution fitted to them.
+    """Compare groups of tallies, each from different people, near a distribution fitted to any of them.
 
     Law: with θ the distribution, J_g and s_g the information and the score of group g at θ, and F what the
     first channel of the first group makes of blocks of reports, v_g = F·(θ + J_g⁻¹s_g) estimates F·θ*
@@ -79,20 +83,33 @@ def agreement(groups: Sequence[Sequence[Tally]], distribution: FloatArray) -> Ag
             f"groups ({len(counted)}, the smallest of {fewest} reports) must be two or more of at "
             f"least {LEAST_REPORTS} reports each to be compared"
         )
-    # A little everywhere: an empty cell would have no law to be compared with.
-    theta = 0.99 * distribution + 0.01 / distribution.size
-    smooth, theta = counted[0][0].channel, theta / theta.sum()
+    together = Observations([tally for group in counted for tally in group])
+    theta = _fitted_to_all(together, distribution)
+    smooth = counted[0][0].channel
     most = MOST_BLOCKS if theta.size <= _MATRIX_CELLS else _BLOCKS_ABOVE
     blocks = blocks_of(smooth.space, theta, max(2, min(most, fewest // _REPORTS_PER_BLOCK)))
     if not blocks.any():  # one cell, about which nobody can differ
         return Agreement(1.0, 0.0, 0, 1)
     features = _features(smooth, blocks, theta)
-    anywhere = PlacesOfAll.of(Observations([tally for group in counted for tally in group]))
+    anywhere = PlacesOfAll.of(together)
     found = [_estimated(group, theta, features, anywhere) for group in counted]
     number = int(blocks.max()) + 1
     looks = [_look(found, number, few) for few in (number, _FEW_BLOCKS) if few <= number]
     best = min(looks, key=lambda look: look.p_value)
     return best._replace(p_value=min(1.0, len(set(looks)) * best.p_value))
+
+
+def _fitted_to_all(together: Observations, distribution: FloatArray) -> FloatArray:
+    """The distribution moved to what all groups say, with a little everywhere.
+
+    Where it was fitted to some of them and chance made their reports few, the variance there would come out
+    too small, and the others would seem to differ. An empty cell would have no law to be compared with.
+    """
+    even = uniform(distribution.size)
+    start = 0.99 * distribution + 0.01 * even
+    moved = em_point(Objective(together.operator, together.counts), start, _STEPS).theta
+    theta = 0.99 * moved + 0.01 * even
+    return np.asarray(theta / theta.sum())
 
 
 class _Estimated(NamedTuple):
