@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 import geoveil as gv
-from geoveil.errors import GeoveilError, InvalidInput
+from geoveil.errors import GeoveilError, InvalidInput, Unsupported
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = (ROOT / "docs" / "library.md").read_text(encoding="utf-8").split("## All names")[1]
@@ -213,6 +213,8 @@ def test_what_is_masked_is_unknown_and_what_is_no_real_number_is_none() -> None:
         for wrong in (hidden, np.ones(9) + 1j, np.ones(9, "m8[s]")):
             with pytest.raises(InvalidInput, match=f"^{name}.* must "):
                 asked(wrong)
+    with pytest.raises(InvalidInput, match="must sum to 1; divide it by its sum"):
+        gv.DenseChannel(gv.Line(1), np.full((1, 3), 1 / 3, np.float32))
     table = {"lat": [48.8, 48.9], "lng": [2.3, 2.4], "age": np.ma.array([30, 40], mask=[0, 1])}
     kept = gv.obfuscate(table, NOISE, keep=["age"])["age"]
     assert kept.tolist() == [30, None]
@@ -278,6 +280,14 @@ def test_distances_and_radii_are_not_negative() -> None:
 def test_files_may_be_named_by_paths(tmp_path: Path) -> None:
     SHORT.fit(MECHANISM.tally([1, 2, 2])).save(tmp_path / "estimate.csv")
     assert gv.load_estimate(tmp_path / "estimate.csv").total == 3
+    MECHANISM.tally([1, 2, 2]).save(tmp_path / "tally.json")
+    assert gv.load_tally(tmp_path / "tally.json").counts.tolist() == [0, 1, 2] + [0] * 6
+    for seen in (gv.Rappor(GRID, epsilon=1.0).tally([[1] * 9]), gv.JointTally([MECHANISM], [[1]])):
+        with pytest.raises(
+            Unsupported, match="Tally has no document form: it counts what was seen"
+        ):
+            seen.save(tmp_path / "seen.json")
+    assert not (tmp_path / "seen.json").exists()
     with pytest.raises(InvalidInput, match=r"path \(int\) must be the name of a file"):
         gv.save_mechanism(MECHANISM, 3)  # type: ignore[arg-type]
 

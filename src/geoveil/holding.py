@@ -21,6 +21,7 @@ BELOW = {
     "picture_of": "geoveil.plot.pictures",
     "page_of": "geoveil.plot.notebook",
     "save_estimate": "geoveil.table.results",
+    "save_tally": "geoveil.table.tallies",
 }
 """The functions that results call, and the modules that have them."""
 

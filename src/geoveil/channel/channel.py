@@ -6,6 +6,7 @@ import math
 from abc import abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
@@ -23,7 +24,7 @@ from geoveil.channel.guarantee import (
 )
 from geoveil.channel.operator import Operator
 from geoveil.errors import InvalidInput, Unsupported, number_of
-from geoveil.holding import Drawn, Framed, Shown
+from geoveil.holding import Drawn, Framed, Shown, below
 from geoveil.randomness import SYSTEM, Randomness, checked_randomness
 from geoveil.space.space import MATRIX_LIMIT, Space
 
@@ -436,6 +437,10 @@ class Tally(Framed, Drawn, Shown, ReadOnly):
         Reports not seen count as well: that they were not seen says something.
         """
         return self.channel.matrix()
+
+    def save(self, path: str | Path) -> None:
+        """Write the counts and the document of their mechanism as JSON; ``gv.load_tally`` reads it back."""
+        below("save_tally")(self, path)
 
     def __add__(self, other: Tally) -> Tally:
         if not isinstance(other, Tally):

@@ -127,7 +127,9 @@ def _stochastic(matrix: ArrayLike, size: int) -> FloatArray:
     sums = array.sum(axis=1)
     worst = int(np.argmax(np.abs(sums - 1)))
     if abs(sums[worst] - 1) > 1e-9:
-        raise InvalidInput(f"matrix row {worst} (sum {sums[worst]:.12g}) must sum to 1")
+        raise InvalidInput(
+            f"matrix row {worst} (sum {sums[worst]:.12g}) must sum to 1; divide it by its sum"
+        )
     return array
 
 

@@ -12,7 +12,8 @@ from geoveil.arrays import IntArray
 from geoveil.channel.channel import Channel, Tally
 from geoveil.document.canonical import canonical_bytes, file_json
 from geoveil.document.saved import mechanism_from_dict, mechanism_to_dict
-from geoveil.errors import GeoveilError, InvalidFile
+from geoveil.errors import GeoveilError, InvalidFile, Unsupported
+from geoveil.files import file_name
 from geoveil.table import writer
 from geoveil.table.reader import Source, is_pipe, unpacked_name, unpacking
 from geoveil.trips.pairs import TripTally
@@ -43,6 +44,11 @@ def tally_to_dict(tally: Tally | TripTally) -> dict[str, Any]:
     >>> tally_to_dict(tally)["counts"]
     [3, 4]
     """
+    if isinstance(tally, Tally) and not tally.complete:
+        raise Unsupported(
+            f"{type(tally).__name__} has no document form: it counts what was seen, not every report; "
+            "pickle it"
+        )
     kind, arrays = "tally", [tally.counts]
     if isinstance(tally, TripTally):
         kind, arrays = "trip_tally", [*tally.pairs.T, tally.counts]
@@ -52,8 +58,9 @@ def tally_to_dict(tally: Tally | TripTally) -> dict[str, Any]:
 
 def save_tally(tally: Tally | TripTally, path: str | Path) -> None:
     """Write the tally's document as one line of JSON; ``-`` is standard output."""
-    with writer.binary_sink(str(path)) as sink:
-        sink.write(canonical_bytes(tally_to_dict(tally)) + b"\n")
+    document = canonical_bytes(tally_to_dict(tally)) + b"\n"
+    with writer.binary_sink(file_name(path)) as sink:
+        sink.write(document)
 
 
 def load_tally(path: str | Path | Source) -> Tally:
