@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import threading
 import warnings
@@ -74,6 +75,16 @@ def test_a_calculation_that_fails_says_where_and_the_next_is_answered() -> None:
     calculator.end()
     with pytest.raises(Overloaded):
         calculator.answer(60.0, _fine)
+
+
+def _without_disk(send: Callable[[Any], None]) -> str:
+    raise OSError(errno.ENOSPC, "no room")
+
+
+def test_a_calculation_that_the_system_fails_says_so_at_once(closed: InProcess) -> None:
+    with pytest.raises(CalculationFailed) as caught:
+        closed.service.calculator.answer(60.0, _without_disk)
+    assert caught.value.trace.kind == "OSError"
 
 
 def _warning(send: Callable[[Any], None]) -> str:

@@ -141,11 +141,9 @@ def _serve(pipe: Connection) -> None:
             call, given = pipe.recv()
         except (EOFError, OSError):
             return
-        with suppress(OSError):
+        with suppress(OSError):  # nobody listens any more
             try:
                 pipe.send(call(pipe.send, *given))
-            except OSError:
-                raise
             except Exception as problem:
                 pipe.send(trace_of(problem))
 
