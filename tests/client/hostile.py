@@ -7,6 +7,7 @@ that nothing but the planted fault is wrong.
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -133,6 +134,9 @@ WIDER = gv.Grid.from_box(south=45.74, west=4.81, north=45.79, east=4.87, cell_km
 MOVED = gv.Grid.from_box(south=45.75, west=4.81, north=45.79, east=4.87, cell_km=0.5)
 FINER = gv.Grid.from_box(south=45.74, west=4.81, north=45.78, east=4.87, cell_km=0.4)
 
+_DEPTH = 900 if sys.version_info < (3, 12) else 1500
+"""Of lists that Python reads as JSON and does not write any more."""
+
 HOSTILE = [
     # -- not a document
     Hostile("empty", b"", "document", "json"),
@@ -154,7 +158,7 @@ HOSTILE = [
     Hostile("a level of infinity", lambda: levels('{"id":"0","a":1e999}'), "document", "json"),
     Hostile(
         "a level of depth",
-        lambda: levels(f'{{"id":"0","a":{"[" * 900}{"]" * 900}}}'),
+        lambda: levels(f'{{"id":"0","a":{"[" * _DEPTH}{"]" * _DEPTH}}}'),
         "document",
         "json",
     ),

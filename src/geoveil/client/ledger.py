@@ -274,8 +274,12 @@ def _connection(path: Path) -> sqlite3.Connection:
     book = sqlite3.connect(
         f"{path.absolute().as_uri()}?mode=rw", timeout=WAIT_S, isolation_level=None, uri=True
     )
-    book.execute(f"PRAGMA synchronous = {SYNCHRONOUS}")
-    book.execute("PRAGMA secure_delete = ON")  # what is erased is overwritten
+    try:
+        book.execute(f"PRAGMA synchronous = {SYNCHRONOUS}")
+        book.execute("PRAGMA secure_delete = ON")  # what is erased is overwritten
+    except BaseException:  # it is no database
+        book.close()
+        raise
     return book
 
 

@@ -126,7 +126,8 @@ def _seconds(values: pa.Array) -> FloatArray:
         seconds = values.cast(pa.timestamp("s", values.type.tz), safe=False).cast(pa.int64())
         return np.asarray(seconds.to_numpy(zero_copy_only=False), dtype=np.float64)
     plain = numbers(values)
-    seconds = np.where((np.abs(plain) < _LATEST_S) & ~_all_days(plain), plain, np.nan)
+    read = np.abs(plain) < (0.0 if _all_days(plain) else _LATEST_S)
+    seconds = np.where(read, plain, np.nan)
     others = np.flatnonzero(np.isnan(seconds))
     for at, value in zip(others, values.take(others).to_pylist(), strict=True):
         if (told := time_of(value)) is not None:
