@@ -145,6 +145,19 @@ test("city limits are seen on the map, leave so many cells, and hold from the fi
 test("a draft outlives what fails, and nothing half made stays behind", async () => {
   const { page, close } = await form(browser, service);
   await small(page);
+  const [cell, size] = [page.getByLabel("Side of a cell, in km"), page.getByLabel("A round closes at this many")];
+  const dial = page.getByLabel(/^Camouflage/);
+  await size.fill("");
+  await cell.fill("");
+  await dial.fill("0.6"); // draws the form anew, as an answer that comes does
+  expect(await cell.inputValue()).toBe(""); // and leaves alone what is being typed
+  for (const key of "0.05") {
+    await cell.press(key);
+    await dial.fill(key === "5" ? "0.6" : "0.7");
+    await cell.focus();
+  }
+  expect(await cell.inputValue()).toBe("0.05");
+  await cell.fill("1");
   await page.getByLabel("Name, as people will see it").fill("Kept");
   await page.getByText("City limits or places, streets and coast").click();
   await page.getByLabel("City limits, or places (GeoJSON, optional)").setInputFiles(file(LIMITS));
@@ -160,9 +173,12 @@ test("a draft outlives what fails, and nothing half made stays behind", async ()
   await page.reload();
   await page.getByText("what you had typed before").waitFor();
   expect(await page.getByLabel("Name, as people will see it").inputValue()).toBe("Kept");
-  expect(await page.getByLabel("Side of a cell, in km").inputValue()).toBe("1");
+  expect([await cell.inputValue(), await size.inputValue()]).toEqual(["1", ""]);
+  await cell.fill("0.5");
+  await cell.fill("");
   await page.getByRole("button", { name: "Begin anew" }).click();
   expect(await page.getByLabel("Name, as people will see it").inputValue()).toBe("");
+  expect([await cell.inputValue(), await size.inputValue()]).toEqual(["0.5", "2000"]);
   await page.getByLabel("Name, as people will see it").fill("a\u202eb");
   await page.getByRole("button", { name: "Create the campaign" }).click();
   await page.locator("#name-said", { hasText: "1 to 200 printable characters" }).waitFor({ timeout: 30_000 });

@@ -10,7 +10,7 @@ import { type AnyCells, type AnySpace, isPlaces, Places } from "../map/places.ts
 import { useDark } from "../map/map_view.tsx";
 import { arePoints, boundsOf } from "../map/read_shapes.ts";
 import { Tiles } from "../map/tiles.ts";
-import { about, Said } from "./fields.tsx";
+import { about, Said, TypedNumber } from "./fields.tsx";
 import { say } from "./form_texts.ts";
 import { service } from "./service.ts";
 
@@ -38,19 +38,15 @@ export function Edges({ box, refusal, onBox }: Edged) {
         {names.map((name, at) => (
           <p class="field" key={name}>
             <label for={`edge-${at}`}>{name}</label>
-            <input
+            <TypedNumber
               id={`edge-${at}`}
-              type="number"
               step="any"
               min={at % 2 ? -180 : -90}
               max={at % 2 ? 180 : 90}
               required
               value={box[at]}
               {...about("edge-0", undefined, refusal)}
-              onInput={(event) => {
-                const given = event.currentTarget.valueAsNumber;
-                if (Number.isFinite(given)) onBox(box.map((edge, n) => (n === at ? given : edge)) as unknown as Box);
-              }}
+              onValue={(given) => onBox(box.map((edge, n) => (n === at ? given : edge)) as unknown as Box)}
             />
           </p>
         ))}

@@ -1,6 +1,7 @@
 /** Fields of forms: a number, a tick, and what is said against them beside them. */
 
-import type { ComponentChildren } from "preact";
+import type { ComponentChildren, InputHTMLAttributes } from "preact";
+import { useLayoutEffect, useRef } from "preact/hooks";
 import { Theirs } from "./problem_words.tsx";
 
 interface SaidProps {
@@ -35,6 +36,39 @@ export function Hint({ id, children }: { id: string; children: ComponentChildren
   );
 }
 
+interface TypedProps extends Omit<InputHTMLAttributes, "value" | "type" | "list" | "role" | "onInput" | "ref"> {
+  readonly value: number | undefined;
+  readonly onValue: (value: number) => void;
+  readonly onNone?: (() => void) | undefined;
+}
+
+/**
+ * Takes a number and leaves alone what is being typed, which is none yet or reads as a shorter one: "", "0." and
+ * "0.0" on the way to 0.05. Only a number that comes from elsewhere is put into it.
+ */
+export function TypedNumber({ value, onValue, onNone, ...more }: TypedProps) {
+  const field = useRef<HTMLInputElement>(null);
+  const typed = useRef<number>(undefined);
+  useLayoutEffect(() => {
+    if (value !== typed.current) field.current!.value = value === undefined ? "" : String(value);
+    typed.current = value;
+  }, [value]);
+  return (
+    <input
+      {...more}
+      ref={field}
+      type="number"
+      onInput={(event) => {
+        const given = event.currentTarget.valueAsNumber;
+        if (!Number.isFinite(given) && !onNone) return;
+        typed.current = Number.isFinite(given) ? given : undefined;
+        if (typed.current === undefined) onNone!();
+        else onValue(typed.current);
+      }}
+    />
+  );
+}
+
 export interface NumberProps {
   readonly id: string;
   readonly label: string;
@@ -53,20 +87,14 @@ export function NumberField({ id, label, value, least, step, optional, hint, ref
     <p class="field">
       <label for={id}>{label}</label>
       <Hint id={id}>{hint}</Hint>
-      <input
+      <TypedNumber
         id={id}
-        type="number"
         inputMode="decimal"
         {...about(id, hint, refusal)}
         min={least}
         step={step < 1 ? "any" : step}
         required={!optional}
-        value={value ?? ""}
-        onInput={(event) => {
-          const given = event.currentTarget.valueAsNumber;
-          if (Number.isFinite(given)) onValue(given);
-          else onNone?.();
-        }}
+        {...{ value, onValue, onNone }}
       />
       <Said id={id} words={refusal} />
     </p>

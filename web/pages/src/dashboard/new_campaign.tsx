@@ -111,7 +111,7 @@ export function NewCampaign() {
           </button>
         </p>
       )}
-      <form class="two" onSubmit={create}>
+      <form class="two" key={String(begun)} onSubmit={create}>
         <div class="stack stays">
           <section class="card stack">
             <p class="field">

@@ -100,8 +100,10 @@ export const CONTROLS: Readonly<Record<string, string>> = {
 
 const DRAFT = "geoveil-new-campaign";
 
+/** Keep what was typed; null is a field that was emptied, which would be left out and filled again. */
 export function keepDraft(wish: Wish): void {
-  keep(DRAFT, JSON.stringify(wish));
+  const typed = JSON.stringify(wish, (_, value: unknown) => value ?? null);
+  keep(DRAFT, typed);
 }
 
 export function forgetDraft(): void {
@@ -113,7 +115,8 @@ export function draft(): Wish {
   try {
     const typed = JSON.parse(kept(DRAFT) ?? "null") as Partial<Record<keyof Wish, unknown>> | null;
     if (!typed) return FIRST_WISH;
-    const taken = { ...FIRST_WISH, ...typed } as Wish;
+    const given = Object.entries(typed).map(([name, value]) => [name, value ?? undefined]);
+    const taken = { ...FIRST_WISH, ...Object.fromEntries(given) } as Wish;
     slotsOf(taken.slots);
     const sound = taken.box.every(Number.isFinite) && taken.others.every(Number.isFinite);
     return sound && typeof taken.name === "string" ? taken : FIRST_WISH;
