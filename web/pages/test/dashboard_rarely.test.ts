@@ -51,6 +51,7 @@ test("one report is no reports, and one round agrees with none", async () => {
   const id = await service.campaign({ minimum_reports: 1 });
   const dashboard = await operator(browser, service, id);
   await dashboard.page.getByText("a round with at least 1 report has closed").waitFor();
+  await dashboard.page.route("**/rounds/1/estimate", (route) => route.abort(), { times: 1 }); // and is asked again
   await service.report(id, 1);
   await service.estimate(id, 1);
   await service.call("PATCH", `/api/campaigns/${id}`, { published: true });
@@ -153,6 +154,49 @@ test("it works where a tab may keep nothing, and says so when no answer comes", 
   await page.getByRole("link", { name: "New campaign" }).click();
   expect(await page.getByLabel("Name, as people will see it").inputValue()).toBe("Kept in the page");
   expect(complaints).toEqual([]);
+  await close();
+});
+
+test("what got no answer is to be tried again, and whoever is denied signs in again and finds their draft", async () => {
+  const id = await service.campaign({ name: "Denied" });
+  const { page, close } = await operator(browser, service, id);
+  await page.route(`**/api/campaigns/${id}`, (route) =>
+    route.request().method() === "PATCH" ? route.abort() : route.continue(),
+  );
+  await page.getByRole("button", { name: "Pause" }).click();
+  await page.getByText("The service does not answer. Please try again in a moment.").waitFor();
+  await page.getByRole("link", { name: "Geoveil" }).click();
+  await page.getByRole("link", { name: "New campaign" }).click();
+  const name = page.getByLabel("Name, as people will see it");
+  await name.fill("Long typed");
+  const make = (): Promise<void> => page.getByRole("button", { name: "Create the campaign" }).click();
+  await page.route("**/api/campaigns", (route) => route.abort(), { times: 1 });
+  await make();
+  await page.getByText("Whether Long typed was made is not known.").waitFor();
+  const deny = (): Promise<void> =>
+    page.evaluate(() => sessionStorage.setItem("geoveil-operator-token", "a-token-that-was-taken-back"));
+  const enter = async (): Promise<void> => {
+    await page.getByRole("alert").filter({ hasText: "does not take your token any more" }).waitFor();
+    await page.getByLabel("Operator's token").fill(TOKEN);
+    await page.getByRole("button", { name: "Sign in" }).click();
+  };
+  await deny();
+  await make();
+  await enter();
+  expect(await name.inputValue()).toBe("Long typed");
+  await deny();
+  await page.getByRole("link", { name: "Geoveil" }).click();
+  await enter();
+  await page.getByRole("link", { name: "Denied" }).click();
+  await page.unrouteAll();
+  await page.getByRole("button", { name: "Pause" }).waitFor();
+  await deny();
+  await page.getByRole("button", { name: "Pause" }).click();
+  await enter();
+  await page.getByRole("heading", { name: "Denied" }).waitFor();
+  await page.getByRole("button", { name: "Sign out" }).click();
+  await page.getByLabel("Operator's token").waitFor();
+  expect(await page.getByRole("alert").count()).toBe(0);
   await close();
 });
 

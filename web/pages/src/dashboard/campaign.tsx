@@ -2,7 +2,6 @@
 
 import type { ComponentChildren } from "preact";
 import { useCallback, useEffect, useMemo, useRef, useState } from "preact/hooks";
-import type { Backdrop } from "../map/backdrop.ts";
 import type { MapCanvas } from "../map/canvas.ts";
 import { type Estimate, largest, LOOKED_FOR, type Showing, unknown, valuesOf } from "../map/estimate.ts";
 import { DistrictTable, useDistricts } from "../map/districts.tsx";
@@ -13,7 +12,7 @@ import { RegionButton, RegionWords, useRegion } from "../map/region.tsx";
 import { TimeChoice, timeWords, useTimes } from "../map/times.tsx";
 import { announce, number } from "../texts/language.ts";
 import { Changes } from "./changes.tsx";
-import { inWords, Theirs } from "./problem_words.tsx";
+import { inWords, isAway, isDenied, Theirs } from "./problem_words.tsx";
 import { wordsFor } from "../map/texts.ts";
 import {
   address,
@@ -58,8 +57,8 @@ export function CampaignView({ id, onDenied }: { id: string; onDenied: () => voi
         setProblem("");
       })
       .catch((error: unknown) => {
-        if (error instanceof Refusal && error.status === 401) return onDenied();
-        setProblem(inWords(error));
+        if (isDenied(error)) return onDenied();
+        setProblem(inWords(error, say.byItself));
         if (!(error instanceof Refusal) || error.status !== 404) again.current = window.setTimeout(look, AGAIN_MS);
       })
       .finally(() => {
@@ -135,7 +134,7 @@ export function CampaignView({ id, onDenied }: { id: string; onDenied: () => voi
             <Alarms state={state} />
             <Contributions choices={state.choices} />
           </div>
-          <Changes state={state} onChanged={look} onDrawn={() => setDrawn(drawn + 1)} />
+          <Changes {...{ state, onDenied }} onChanged={look} onDrawn={() => setDrawn(drawn + 1)} />
         </>
       )}
     </main>
@@ -192,22 +191,46 @@ function Head({ state, live }: { state: State; live: boolean }) {
 
 // --- The map
 
+/** What the service answers, once; as long as it is away it is asked again. */
+function useAnswer<Answer>(ask: () => Promise<Answer>): { answer: Answer | undefined; problem: ComponentChildren } {
+  const [answer, setAnswer] = useState<Answer>();
+  const [problem, setProblem] = useState<ComponentChildren>("");
+  useEffect(() => {
+    let again = 0;
+    let left = false;
+    const look = (): void => {
+      ask().then(
+        (found) => {
+          setAnswer(() => found);
+          setProblem("");
+        },
+        (error: unknown) => {
+          setProblem(inWords(error, say.byItself));
+          if (isAway(error) && !left) again = window.setTimeout(look, AGAIN_MS);
+        },
+      );
+    };
+    look();
+    return () => {
+      left = true;
+      clearTimeout(again);
+    };
+  }, []);
+  return { answer, problem };
+}
+
 interface Drawn {
   readonly estimate: Estimate;
   readonly counts: { readonly counts: readonly number[]; readonly outside: number };
 }
 
-/** What a round has shown: a map of people, or of trips between districts. */
+/** What a round has shown: a map of people, or of trips between districts. Another round is shown by another. */
 function Shown({ state, round }: { state: State; round: number }) {
   return state.settings.trips ? <TripMap {...{ state, round }} /> : <Map {...{ state, round }} />;
 }
 
 function TripMap({ state, round }: { state: State; round: number }) {
-  const [estimate, setEstimate] = useState<Estimate>();
-  const [problem, setProblem] = useState<ComponentChildren>("");
-  useEffect(() => {
-    service.estimate(state.id, round).then(setEstimate, (error: unknown) => setProblem(inWords(error)));
-  }, [state.id, round]);
+  const { answer: estimate, problem } = useAnswer(() => service.estimate(state.id, round));
   if (problem) return <p class="notice notice-warm">{problem}</p>;
   if (!estimate?.flows) return <div class="card map-wait" aria-busy="true" />;
   const files = address(`api/campaigns/${encodeURIComponent(state.id)}/flows`);
@@ -219,19 +242,17 @@ function TripMap({ state, round }: { state: State; round: number }) {
 }
 
 function Map({ state, round }: { state: State; round: number }) {
-  const [drawn, setDrawn] = useState<Drawn>();
-  const [backdrop, setBackdrop] = useState<Backdrop>();
+  const { answer: drawn, problem } = useAnswer<Drawn>(async () => {
+    const [estimate, counts] = await Promise.all([service.estimate(state.id, round), service.counts(state.id, round)]);
+    return { estimate, counts };
+  });
+  const { answer: backdrop } = useAnswer(() => service.backdrop(state.id));
   const [tiles, setTiles] = useState<{ tiles: string | null; attribution: string }>();
   const [showing, setShowing] = useState<Showing>("estimate");
-  const [problem, setProblem] = useState<ComponentChildren>("");
   const map = useRef<MapCanvas>(undefined);
   useEffect(() => {
-    Promise.all([service.estimate(state.id, round), service.counts(state.id, round)])
-      .then(([estimate, counts]) => setDrawn({ estimate, counts }))
-      .catch((error: unknown) => setProblem(inWords(error)));
-    void service.backdrop(state.id).then(setBackdrop, () => undefined);
     void service.tiles().then(setTiles);
-  }, [state.id, round]);
+  }, []);
 
   const estimated = useMemo(() => drawn && valuesOf(drawn.estimate), [drawn]);
   const counted = useMemo(() => {

@@ -6,7 +6,7 @@ import { type Backdrop, DISTRICT } from "../map/backdrop.ts";
 import { isDistrict } from "../map/districts.tsx";
 import type { ShapeFile } from "../map/read_shapes.ts";
 import { ShapeFileField } from "../map/shape_file.tsx";
-import { inWords } from "./problem_words.tsx";
+import { inWords, isDenied } from "./problem_words.tsx";
 import { address, isOver, service, type State } from "./service.ts";
 import { say } from "./texts.ts";
 
@@ -18,11 +18,12 @@ interface Sure {
 interface Changed {
   readonly state: State;
   readonly onChanged: () => void;
+  readonly onDenied: () => void;
   /** What lies behind the map, or its districts, are others now. */
   readonly onDrawn: () => void;
 }
 
-export function Changes({ state, onChanged, onDrawn }: Changed) {
+export function Changes({ state, onChanged, onDenied, onDrawn }: Changed) {
   const [problem, setProblem] = useState<ComponentChildren>("");
   const [sure, setSure] = useState<Sure>();
   const [name, setName] = useState(state.name);
@@ -31,7 +32,7 @@ export function Changes({ state, onChanged, onDrawn }: Changed) {
     setSure(undefined);
     work()
       .then(onChanged)
-      .catch((error: unknown) => told(inWords(error)));
+      .catch((error: unknown) => (isDenied(error) ? onDenied() : told(inWords(error))));
   };
   const change = (changes: object) => (): void => act(() => service.change(state.id, changes));
   const over = isOver(state);

@@ -99,6 +99,8 @@ export const say = texts(
     refused: "Something has to be changed before this can be made. It is said beside the field.",
     halfMade: (name: string) =>
       `${name} was made without its files and could not be taken back. Delete it from the list, or go on with it as it is.`,
+    maybeMade: (name: string) =>
+      `Whether ${name} was made is not known. Look in the list of campaigns first; what you typed stays here.`,
     anew: "Begin anew",
     draftKept: "This is what you had typed before in this tab.",
   },
@@ -202,6 +204,8 @@ export const say = texts(
     refused: "Etwas muss geändert werden, bevor das angelegt werden kann. Es steht beim Feld.",
     halfMade: (name: string) =>
       `${name} ist ohne die Dateien angelegt und konnte nicht zurückgenommen werden. Löschen Sie es in der Liste, oder machen Sie damit weiter, wie es ist.`,
+    maybeMade: (name: string) =>
+      `Ob ${name} angelegt wurde, ist nicht bekannt. Sehen Sie zuerst in der Liste der Kampagnen nach; was Sie eingegeben haben, bleibt hier.`,
     anew: "Von vorn beginnen",
     draftKept: "Das hatten Sie in diesem Tab schon eingegeben.",
   },

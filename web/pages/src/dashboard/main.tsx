@@ -5,7 +5,7 @@ import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { announce, language } from "../texts/language.ts";
 import { CampaignView } from "./campaign.tsx";
 import { NewCampaign } from "./new_campaign.tsx";
-import { inWords } from "./problem_words.tsx";
+import { inWords, isDenied } from "./problem_words.tsx";
 import { type Listed, service, token } from "./service.ts";
 import { takeFromAddress } from "./simulated.ts";
 import { say } from "./texts.ts";
@@ -13,9 +13,10 @@ import { forgetDraft } from "./wish.ts";
 
 const AGAIN_MS = 3000;
 
-function SignIn({ onToken }: { onToken: () => void }) {
+/** `denied`: whether the service took the token before, and does not any more. */
+function SignIn({ denied, onToken }: { denied: boolean; onToken: () => void }) {
   const [given, setGiven] = useState("");
-  const [problem, setProblem] = useState<ComponentChildren>("");
+  const [problem, setProblem] = useState<ComponentChildren>(denied ? say.denied : "");
   const [busy, setBusy] = useState(false);
   const enter = (event: Event): void => {
     event.preventDefault();
@@ -61,11 +62,12 @@ function SignIn({ onToken }: { onToken: () => void }) {
   );
 }
 
-function Campaigns() {
+function Campaigns({ onDenied }: { onDenied: () => void }) {
   const [campaigns, setCampaigns] = useState<readonly Listed[]>();
   const [problem, setProblem] = useState<ComponentChildren>("");
   useEffect(() => {
     let again = 0;
+    let left = false;
     const look = (): void => {
       service
         .campaigns()
@@ -73,11 +75,19 @@ function Campaigns() {
           setCampaigns(found);
           setProblem("");
         })
-        .catch((error: unknown) => setProblem(inWords(error)))
-        .finally(() => (again = window.setTimeout(look, AGAIN_MS)));
+        .catch((error: unknown) => {
+          if (isDenied(error) && !left) onDenied();
+          setProblem(inWords(error, say.byItself));
+        })
+        .finally(() => {
+          if (!left) again = window.setTimeout(look, AGAIN_MS);
+        });
     };
     look();
-    return () => clearTimeout(again);
+    return () => {
+      left = true;
+      clearTimeout(again);
+    };
   }, []);
   return (
     <main class="stack">
@@ -118,6 +128,7 @@ function dateOf(seconds: number): string {
 
 function Dashboard() {
   const [signedIn, setSignedIn] = useState(() => token.get() !== "");
+  const [denied, setDenied] = useState(false);
   const [place, setPlace] = useState(location.hash);
   useEffect(() => {
     const moved = (): void => setPlace(location.hash);
@@ -133,11 +144,13 @@ function Dashboard() {
     if (!first.current) main.focus(); // the link that led here is gone; at once, so that a key pressed next is not lost
     first.current = false;
   }, [wanted, signedIn]);
-  if (!signedIn) return <SignIn onToken={() => setSignedIn(true)} />;
-  const leave = (): void => {
+  if (!signedIn) return <SignIn denied={denied} onToken={() => setSignedIn(true)} />;
+  const leave = (against: boolean): void => {
     token.forget();
+    setDenied(against);
     setSignedIn(false);
   };
+  const onDenied = (): void => leave(true);
   return (
     <>
       <header class="top row spread">
@@ -148,15 +161,15 @@ function Dashboard() {
           type="button"
           onClick={() => {
             forgetDraft();
-            leave();
+            leave(false);
           }}
         >
           {say.signOut}
         </button>
       </header>
-      {wanted === "" && <Campaigns />}
-      {wanted === "new" && <NewCampaign />}
-      {wanted !== "" && wanted !== "new" && <CampaignView key={wanted} id={wanted} onDenied={leave} />}
+      {wanted === "" && <Campaigns onDenied={onDenied} />}
+      {wanted === "new" && <NewCampaign onDenied={onDenied} />}
+      {wanted !== "" && wanted !== "new" && <CampaignView key={wanted} id={wanted} onDenied={onDenied} />}
     </>
   );
 }

@@ -14,7 +14,8 @@ import { type Advice, Refusal, service } from "./service.ts";
 import { say as shared } from "./texts.ts";
 
 const ASK_MS = 450;
-const AGAIN_MS = 3000;
+/** Until a service that is away is asked again. */
+export const AGAIN_MS = 3000;
 
 export interface Answered {
   readonly advice: Advice | undefined;
@@ -42,7 +43,7 @@ export function useAdvice(question: object): Answered {
     } catch (error) {
       const refusal = error instanceof Refusal && error.status === 422 ? error : undefined;
       const away = error instanceof Refusal && (error.status === 0 || error.status === 503);
-      answered = { ...answered, refusal, problem: inWords(error), busy: away };
+      answered = { ...answered, refusal, problem: inWords(error, away ? shared.byItself : undefined), busy: away };
     }
     asking.current = false;
     if (gone.current) return;

@@ -10,9 +10,9 @@ import { number } from "../texts/language.ts";
 import { BoxMap, drawable, Edges } from "./box_map.tsx";
 import { about, NumberField, Said } from "./fields.tsx";
 import { say } from "./form_texts.ts";
-import { Meaning, useAdvice } from "./meaning.tsx";
+import { AGAIN_MS, Meaning, useAdvice } from "./meaning.tsx";
 import { MoreSettings, wantsMore } from "./more.tsx";
-import { inFormWords, inWords, Theirs } from "./problem_words.tsx";
+import { inFormWords, inWords, isAway, isDenied, Theirs } from "./problem_words.tsx";
 import { type AreaLeft, Refusal, service } from "./service.ts";
 import { say as shared } from "./texts.ts";
 import { CONTROLS, draft, FIRST_WISH, forgetDraft, keepDraft, questionOf, settingsOf, type Wish } from "./wish.ts";
@@ -21,7 +21,7 @@ const ASK_MS = 250;
 /** Settings whose fields stand in the part that is closed at first. */
 const INSIDE_MORE = new Set(["promises_per_km", "slots", "zone", "guarded", "trips", "round_hours"]);
 
-export function NewCampaign() {
+export function NewCampaign({ onDenied }: { onDenied: () => void }) {
   const [wish, setWish] = useState(draft);
   const [begun, setBegun] = useState(() => draft() !== FIRST_WISH);
   const [streets, setStreets] = useState<ShapeFile>();
@@ -64,10 +64,12 @@ export function NewCampaign() {
       forgetDraft();
       location.hash = `#/${encodeURIComponent(made)}`;
     } catch (error) {
+      if (isDenied(error)) return onDenied(); // the draft is kept
       const left = made !== "" && !(await service.remove(made).then(() => true, () => false)); // prettier-ignore
+      const unsure = made === "" && error instanceof Refusal && error.status === 0;
       setProblem(
         <>
-          {inWords(error)} {left && say.halfMade(wish.name)}
+          {inWords(error, unsure ? say.maybeMade(wish.name) : undefined)} {left && say.halfMade(wish.name)}
         </>,
       );
       const field = error instanceof Refusal ? error.field : "";
@@ -289,6 +291,7 @@ function useAreaLeft({ box, cellKm }: Wish, limits: ShapeFile | undefined): Area
     const turn = ++latest.current;
     setArea({ ...NOTHING, busy: limits !== undefined });
     if (!limits) return;
+    let waiting = 0;
     const put = (found: Area): void => {
       if (turn === latest.current) setArea(found);
     };
@@ -297,11 +300,12 @@ function useAreaLeft({ box, cellKm }: Wish, limits: ShapeFile | undefined): Area
         (left) => put({ ...NOTHING, left }),
         (error: unknown) => {
           const elsewhere = error instanceof Refusal && error.field !== ""; // said there
-          put({ ...NOTHING, problem: elsewhere ? "" : inWords(error) });
+          put({ ...NOTHING, problem: elsewhere ? "" : inWords(error, shared.byItself) });
+          if (isAway(error) && turn === latest.current) waiting = window.setTimeout(ask, AGAIN_MS);
         },
       );
     };
-    const waiting = window.setTimeout(ask, ASK_MS);
+    waiting = window.setTimeout(ask, ASK_MS);
     return () => clearTimeout(waiting);
   }, [String(box), cellKm, limits]);
   return area;

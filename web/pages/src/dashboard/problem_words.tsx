@@ -32,10 +32,20 @@ export function Theirs({ children }: { children: ComponentChildren }) {
   );
 }
 
-/** A problem in the reader's words, or in those of the service. */
-export function inWords(error: unknown): ComponentChildren {
+/** Whether there is no answer from the service for now. */
+export function isAway(error: unknown): boolean {
+  return error instanceof Refusal && (error.status === 0 || error.status >= 500);
+}
+
+/** Whether the service does not know the token. */
+export function isDenied(error: unknown): boolean {
+  return error instanceof Refusal && error.status === 401;
+}
+
+/** A problem in the reader's words, or in those of the service; `next` is what happens where there is no answer. */
+export function inWords(error: unknown, next = say.tryAgain): ComponentChildren {
   if (!(error instanceof Refusal)) return say.fault(String(error));
-  if (error.problem === "unreachable" || error.status >= 500) return say.unreachable;
+  if (isAway(error)) return `${say.unreachable} ${next}`;
   if (error.status === 401) return say.tokenWrong;
   return (
     say.problems[error.problem] ?? (
