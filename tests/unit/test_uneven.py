@@ -295,6 +295,28 @@ def test_the_alarm_takes_uneven_crowds_for_people(monkeypatch: pytest.MonkeyPatc
     assert PoisoningAlarm().check(tally, IterativeBayesianUpdate().fit(tally)).raised
 
 
+def test_uneven_crowds_of_listed_cells_are_held_and_no_fakes() -> None:
+    """Hexagons are such cells. Taken as spread evenly, six in ten are held, and the alarm is raised."""
+    space = gv.Points(xy_km=GRID.centres, cell_km=1.0)
+    mechanism = gv.elastic(space, epsilon_per_km=3.0, camouflage=0.0, between="positions")
+    assert isinstance(mechanism, PositionalElastic)
+    cells, inside = many_at_one_place(1, 20_000)
+    places_km = space.centres[cells] + 0.9 * inside
+    tally = mechanism.tally(mechanism.sample_at_km(places_km, randomness=gv.seeded(1)))
+    found = IterativeBayesianUpdate().fit(tally)
+    assert "evenly" not in found.stopped
+    low, high = found.interval(0.95)
+    assert ((low <= shares(cells)) & (shares(cells) <= high)).mean() >= 0.9
+    assert not PoisoningAlarm().check(tally, found).raised
+    seven = mechanism.places(3)
+    assert seven is not None
+    laws = (seven.matrix() * seven.share[:, None]).reshape(7, space.size, -1).sum(axis=0)
+    np.testing.assert_allclose(laws, mechanism.matrix(), atol=0.02)
+    at_places = gv.Points(xy_km=GRID.centres)
+    at = gv.elastic(at_places, epsilon_per_km=3.0, camouflage=0.0, between="positions")
+    assert at.places(3) is None
+
+
 def test_the_alarm_still_names_a_cell_that_fakes_send() -> None:
     cells, inside = many_at_one_place(11, FEW)
     mechanism = law()

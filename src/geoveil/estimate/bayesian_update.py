@@ -20,6 +20,7 @@ from geoveil.estimate.identifiability import tell_apart
 from geoveil.estimate.objective import Objective, Point, em_path, em_point, full_support
 from geoveil.estimate.uncertainty import FisherInformation, Uncertainty
 from geoveil.estimate.uneven import MAP_SHOWS, PlacesOfAll
+from geoveil.space import Points
 
 _LEAST_STEPS = 50
 """A bootstrap goes at least so far: an estimate that stayed at its start would seem certain."""
@@ -248,15 +249,18 @@ class IterativeBayesianUpdate:
     def _unknowns(self, observations: fitted.Observations) -> _Unknowns:
         """The cells; or the places in them, unless held-out reports are predicted better by the cells.
 
-        Crowds of real cities stand unevenly, and held-out reports can seldom tell near ε·cell = 1.
+        Crowds of real cities stand unevenly, and held-out reports can seldom tell near ε·cell = 1. The cells
+        of a list, hexagons among them, are the unknowns always; their bars and the alarm are open.
         """
         first = full_support(host_array(self.start), observations.space.size)
         operator = self.moved(observations.operator)
         cells = _Unknowns(operator, first, self.stop, lambda found: found)
-        places = PlacesOfAll.of(observations, shows=MAP_SHOWS)
-        if places is None or not (
+        if isinstance(observations.space, Points) or not (
             _uneven(self.stop) or isinstance(self.stop, stopping.CrossValidated)
         ):
+            return cells
+        places = PlacesOfAll.of(observations, shows=MAP_SHOWS)
+        if places is None:
             return cells
         anywhere = self.moved(places.operator), places.spread(first)
         if not isinstance(self.stop, stopping.CrossValidated):

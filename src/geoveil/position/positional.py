@@ -35,6 +35,8 @@ from geoveil.space.projection import plane_coordinates
 
 _FINE = 0.004
 """ε times the pitch of the lattice of positions, at most."""
+_MOST_LISTED = 1_024
+"""Cells of a list in which it can be left open where people stand: seven kernels of all pairs are kept."""
 FINEST = 1 << 16
 """Steps of the lattice in a cell, at most."""
 MOST_SLACK = 0.02
@@ -191,8 +193,8 @@ class PositionalElastic(Mechanism):
 
     @cached_property
     def loss_across_cell(self) -> float:  # type: ignore[override]
-        """ε·cell; nothing among places, where people stand as the space says."""
-        if isinstance(self.space, Points):
+        """ε·cell; nothing among places without cells, at which people stand."""
+        if at_places(self.space):
             return 0.0
         promise = self.guarantee
         assert isinstance(promise, BetweenPositions)
@@ -235,12 +237,16 @@ class PositionalElastic(Mechanism):
         return shares / self._spread.push(self.weights.astype(np.float64)).reshape(shares.shape)
 
     def places(self, across: int) -> PlacesInCells | None:
-        """The law of reports at ``across`` × ``across`` places in every cell; none among places."""
+        """The law of reports at ``across`` × ``across`` places in every cell; at seven in each of a list of
+        at most 1,024; none among places without cells."""
+        spread: SpreadKernel | ListedKernel
         if isinstance(self.space, Points):
-            return None
-        own = across == self.positions_across
-        spread = self._spread if own else self._spread_over(across)
-        assert isinstance(spread, SpreadKernel)
+            if not self.space.around or self.space.size > _MOST_LISTED:
+                return None
+            seven, cell_km = self.space.seven_in_a_cell, self.space.cell_km
+            spread = ListedKernel(self.centres, self.cone, seven, cell_km)
+        else:
+            spread = self._spread if across == self.positions_across else self._spread_over(across)
         return PlacesInCells(spread, self.weights.astype(np.float64), self.alike)
 
     _made_of = ("_spread", "_shares", "weights")

@@ -239,6 +239,7 @@ class ListedKernel(DenseOperator):
         self, centres: Centres, cone: RoundedCone, standing: FloatArray, cell_km: float
     ) -> None:
         self.centres, self.cells, self._cell_km = centres, centres.size, cell_km
+        self.cone = cone
         share = np.full(centres.size, 1.0 / len(standing))
         self.layers = [Layer(float(east), float(north), share) for east, north in standing]
         places = np.concatenate([self.positions_km(layer) for layer in self.layers])
@@ -268,7 +269,12 @@ class PlacesInCells(Places):
 
     _made_of = ("_spread", "_weights", "_total", "_kept")
 
-    def __init__(self, spread: SpreadKernel, weights: FloatArray, alike: str | None = None) -> None:
+    def __init__(
+        self,
+        spread: SpreadKernel | ListedKernel,
+        weights: FloatArray,
+        alike: str | None = None,
+    ) -> None:
         self._spread, self._weights, self.alike = spread, weights, alike
         kept: IntArray = np.flatnonzero(self._shares)  # at an edge, several places are moved to one
         everything = kept.size == spread.shape[1]

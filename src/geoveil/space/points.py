@@ -114,6 +114,13 @@ class Points(MapSpace):
         return _SPREAD * _turned(self._first_turn, 3) if self.around else np.zeros((1, 2))
 
     @property
+    def seven_in_a_cell(self) -> FloatArray:
+        """(7, 2): the middle of a cell and six places around it, in cells, which have the spread of the three
+        together: where people of a cell may stand."""
+        ring = math.sqrt(7.0 / 6.0) * _SPREAD * _turned(self._first_turn, 6)
+        return np.concatenate((np.zeros((1, 2)), ring))
+
+    @property
     def all_over(self) -> tuple[FloatArray, FloatArray]:
         """(k, 2) and (k,): places all over a cell, in cells from its middle, with shares; or the middle.
 
