@@ -160,6 +160,17 @@ def test_cells_that_are_small_for_their_promise_have_no_places() -> None:
     assert PlacesOfAll.of(Observations(tally)) is None
 
 
+@pytest.mark.parametrize(("epsilon_per_km", "said"), [(0.4, False), (1.0, True)])
+def test_bars_of_several_reports_of_one_person_say_that_they_take_crowds_as_even(
+    epsilon_per_km: float, said: bool
+) -> None:
+    mechanism = law(epsilon_per_km=epsilon_per_km)
+    reports = np.arange(2 * GRID.size).reshape(-1, 2) % GRID.size
+    joint = gv.JointTally((mechanism, mechanism), reports)
+    found = FisherInformation().about(Observations(joint), CROWD)
+    assert ("people taken to stand evenly in cells that are wide" in found.method) is said
+
+
 def test_a_wide_and_a_narrow_promise_share_their_places() -> None:
     mechanisms = law(), law(epsilon_per_km=0.5)
     tallies = [

@@ -62,6 +62,10 @@ class ManyChannels(Channel):
         return max(self.channels, key=lambda channel: len(channel.standing))
 
     @property
+    def loss_across_cell(self) -> float:  # type: ignore[override]
+        return sum(channel.loss_across_cell for channel in self.channels)
+
+    @property
     def positions_across(self) -> int:  # type: ignore[override]
         return max(channel.positions_across for channel in self.channels)
 

@@ -14,7 +14,7 @@ from geoveil.channel.channel import Information
 from geoveil.channel.kernel import lattice_shape
 from geoveil.errors import TooLarge
 from geoveil.estimate import bars, fitted, identifiability, stopping
-from geoveil.estimate.uneven import PlacesOfAll
+from geoveil.estimate.uneven import PlacesOfAll, wide_cells
 from geoveil.space import MATRIX_LIMIT, MaskedGrid
 
 MATRIX_CELLS = 2_048
@@ -29,6 +29,7 @@ _WINDOW, _SETTLED = 10, 1e-3
 """Settled: the last ten steps added less than a thousandth to the energy of every solution."""
 _CHUNK_ENTRIES = 1 << 22
 _CROWDS = ", no cell above a crowd around it"
+_AS_EVEN = ", people taken to stand evenly in cells that are wide for the promise: too narrow if they do not"
 
 Refit = Callable[[FloatArray, int], FloatArray]
 """Estimates (…, cells) for counts (…, observations), with the steps of the fit times a factor, but at
@@ -97,7 +98,8 @@ class FisherInformation:
         cells = distribution.size
         places = PlacesOfAll.that_bars_show(observations, distribution, MATRIX_CELLS)
         if places is None:
-            parts, unknowns, uneven = informations(observations, distribution), cells, ""
+            parts, unknowns = informations(observations, distribution), cells
+            uneven = _AS_EVEN if wide_cells(observations) else ""
         else:
             parts = places.informations(observations.tallies, distribution)
             unknowns = places.unknowns

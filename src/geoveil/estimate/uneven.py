@@ -28,6 +28,11 @@ _WIDTH = np.sqrt(1.0 / 12.0)
 """The standard deviation of a place in a cell, along a side, in cells."""
 
 
+def wide_cells(observations: fitted.Observations) -> bool:
+    """Whether it matters to error bars where in their cells people stand, however few the reports."""
+    return max(tally.channel.loss_across_cell for tally in observations.tallies) > _BARS_SHOW
+
+
 class PlacesOfAll:
     """The places in the cells of one space, for the tallies of several mechanisms."""
 
