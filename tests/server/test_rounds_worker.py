@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from io import StringIO
@@ -23,6 +24,7 @@ import msgspec
 import pytest
 
 from databases import cluster
+from geoveil.campaign import rounds
 from geoveil.document.wire import MechanismDocument
 from geoveil.errors import InvalidFile
 from geoveil.server import round_documents
@@ -596,6 +598,35 @@ def test_fewer_and_fewer_rounds_are_tried_where_all_are_too_many(city: City) -> 
     assert used == [[1, 2, 3, 4, 5, 6]] * 2 + [[6]] * 2
     body = conclude(Jobs(city.campaigns).work(replace(closing, failures=2))).body
     assert [known["round"] for known in msgspec.json.decode(body)["rounds"]] == [6]
+
+
+@pytest.mark.usefixtures("one_design")
+def test_a_trusted_first_round_is_in_every_attempt_as_it_closed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(rounds, "_ALARM_REPLICATES", (49, 49))  # most of the time
+    city = City(campaign_settings(cell_km=2.0, trusted_seed=True))
+    assert city.campaigns.next_round("paris") == 2, "nobody had reported in the first"
+    city.wait(2)
+    first = city.campaigns.mechanism("paris")
+    sent = Counter(dict.fromkeys(range(city.settings.grid.size), 0))
+    sent.update(city.report(600))
+    fake = min(sent, key=sent.__getitem__)
+    for _ in range(4):
+        city.campaigns.close("paris")
+        city.work()
+        city.wait(2)
+        city.report(100)
+    city.count([fake] * 2000, first)  # late, by whoever has the link by now
+    city.campaigns.close("paris")
+    (closing,) = city.store.closings()
+    for failures, used in ((1, {2, 3, 4, 5, 6}), (2, {2, 6})):
+        work = Jobs(city.campaigns).work(replace(closing, failures=failures))
+        assert work.seed is not None
+        assert (work.seed[0], work.seed[1].sum(), set(work.documents)) == (2, 600, used)
+    body = msgspec.json.decode(conclude(work).body)
+    assert "held to the error bars of the trusted seed round" in body["stopped"]
+    assert body["distribution"][fake] < 0.15
 
 
 def test_an_estimate_ends_where_another_process_has_taken_the_closing(city: City) -> None:

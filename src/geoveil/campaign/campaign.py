@@ -207,6 +207,8 @@ class Campaign:
         if current.total < self._least:
             return None
         self._closed_from = tuple(done.tallies for done in self._rounds)
+        if self.rule.trusted_seed and len(self._rounds) == 1:
+            current.seed = current.tallies
         self._closing = self._concluded(self._rounds, self.rounds)
         current.distribution = self._closing.estimate.distribution
         current.fakes = self._closing.fakes
@@ -327,15 +329,16 @@ class Campaign:
         return guard.inspect(counted(used), remembered=remembered)
 
     def _held(self, used: Sequence[Round], estimate: Estimate, *, depends: bool) -> Estimate:
-        """The estimate held to the first round where that is trusted and had enough reports.
+        """The estimate held to the first round, as it was when it closed, where that is trusted.
 
         Where the choice of a promise depends on the place, what that round says is an average too.
         """
-        if not self.rule.trusted_seed or used[0].number != 1 or len(used) == 1:
+        seed = [tally for done in used for tally in done.seed if tally.total]
+        if not seed or sum(tally.total for tally in seed) == sum(done.total for done in used):
             return estimate
         alone = self.rule.estimator
         estimator = AverageOfEstimates(alone) if depends else alone
-        return held_to_seed(estimate, counted(used), used[0].counted, estimator)
+        return held_to_seed(estimate, counted(used), seed, estimator)
 
     def _open_round(self) -> None:
         believed, mechanisms = self.distribution, []
@@ -397,6 +400,8 @@ class Campaign:
             if not resumed._rounds or not all(done.closed for done in resumed._rounds[:-1]):
                 raise InvalidFile("a saved campaign must have one open round, its last")
             closed = resumed.rounds
+            if closed and rule.trusted_seed and not closed[0].seed:  # older files do not say
+                closed[0].seed = closed[0].tallies
             now = [[tally.counts for tally in done.tallies] for done in closed]
             counts = values.get("estimated_from", now)  # older files say what was counted only
             resumed._closed_from = tuple(

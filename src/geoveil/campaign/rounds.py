@@ -75,6 +75,9 @@ class Round:
     """Which rounds agreed at that close."""
     dependent: bool = False
     """Whether the choice of a promise was known to depend on the place at that close."""
+    seed: tuple[Tally, ...] = ()
+    """Of the first round of a campaign that trusts it: what had been counted at its close. What comes later
+    under its mechanisms may be anybody's."""
 
     @classmethod
     def opened(cls, number: int, mechanisms: Iterable[Channel]) -> Round:
@@ -117,6 +120,8 @@ class Round:
             more["standing"] = self.standing.to_dict()
         if self.dependent:
             more["dependent"] = True
+        if self.seed:
+            more["seed"] = [tally.counts.tolist() for tally in self.seed]
         return {
             "mechanisms": [mechanism_to_dict(each) for each in self.mechanisms],
             "counts": [tally.counts.tolist() for tally in self.tallies],
@@ -149,7 +154,10 @@ class Round:
         fakes = tuple(found_fakes(found) for found in values.get("fakes", ()))
         standing = Standing.from_dict(values["standing"]) if "standing" in values else NO_ROUNDS
         dependent = values.get("dependent", False) is True
-        return cls(number, tuple(tallies), believed, fakes, standing, dependent)
+        seed = values.get("seed") or [()] * len(tallies)
+        pairs = zip(tallies, seed, strict=True)
+        trusted = tuple(Tally(tally.channel, counts) for tally, counts in pairs if len(counts))
+        return cls(number, tuple(tallies), believed, fakes, standing, dependent, trusted)
 
 
 def as_saved(name: str, values: Any, size: int) -> FloatArray:

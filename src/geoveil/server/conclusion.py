@@ -68,6 +68,8 @@ class Work:
     """Whether the campaign ends with this round."""
     around: bool = False
     """Whether people stand around the places that its cells are."""
+    seed: tuple[int, IntArray] | None = None
+    """Where the first round is trusted: its number, and its counts as of its own closing."""
 
     @property
     def large(self) -> bool:
@@ -111,6 +113,9 @@ def conclude(work: Work, tell: Callable[[Conclusion], None] = lambda _: None) ->
     rounds = [round_of(number, levels, work.counts[number]) for number, levels in documents.items()]
     if work.before is not None:
         _remember(rounds, *work.before)
+    if work.seed is not None and work.seed[0] in documents:
+        number, counts = work.seed
+        rounds[0].seed = round_of(number, documents[number], counts).tallies
     space = rounds[-1].mechanisms[0].space if rounds else settings.grid
     campaign = Campaign.from_rounds(
         space, rounds, rule=settings.rule, minimum_reports=settings.minimum_reports

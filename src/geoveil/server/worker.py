@@ -10,6 +10,7 @@ from queue import SimpleQueue
 from threading import Event, Lock, Thread
 from typing import Any
 
+from geoveil.arrays import IntArray
 from geoveil.errors import GeoveilError
 from geoveil.server import round_documents
 from geoveil.server.apart import CalculationFailed, EstimatorLate, EstimatorLost, ProcessApart
@@ -18,9 +19,10 @@ from geoveil.server.conclusion import Conclusion, Work, conclude
 from geoveil.server.logs import Trace, trace_of
 from geoveil.server.problem import Problem
 from geoveil.server.round_documents import Prepared, Preparing
+from geoveil.server.settings_of_campaign import CampaignSettings
 from geoveil.server.trip_conclusion import conclude_trips
 from geoveil.server.trusted_clock import uptime_s
-from geoveil.store import EstimateRecord, Job, PreparationRecord, StoreFailed
+from geoveil.store import ClosingRecord, EstimateRecord, Job, PreparationRecord, StoreFailed
 
 KEEP_EVERY_S = 20.0
 """Between two signs of life while a closing is worked on."""
@@ -74,7 +76,7 @@ class Jobs:
         """A job with all that it is made from, for another process.
 
         After the second attempt at an estimate that failed, and every further one, only a quarter of the
-        rounds: the estimate says which it is made from.
+        rounds, and the first where that is trusted: the estimate says which it is made from.
         """
         settings = self._campaigns.settings(job.campaign)
         if isinstance(job, PreparationRecord):
@@ -84,6 +86,8 @@ class Jobs:
         counts = counted(campaign, job.round)
         filled = [number for number in sorted(counts) if counts[number].any()]
         newest = set(filled[-max(1, len(filled) >> 2 * max(0, job.failures - 1)) :])
+        seed = self._seed(job, filled[0], settings) if filled and settings.trusted_seed else None
+        newest |= set() if seed is None else {seed[0]}
         rounds = [each for each in store.rounds(campaign) if each.number in newest]
         documents = {each.number: each.document for each in rounds}
         before = store.estimate(campaign)
@@ -97,7 +101,17 @@ class Jobs:
             None if before is None else (before.round, before.body),
             settings.ends_with(store.rounds_concluded(campaign)),
             bool(rounds and rounds[-1].around),
+            seed,
         )
+
+    def _seed(
+        self, closing: ClosingRecord, first: int, settings: CampaignSettings
+    ) -> tuple[int, IntArray] | None:
+        """The first round with reports as it closed, by itself and with enough of them."""
+        if first == closing.round:
+            return None  # it closes now
+        counts = self._store.closing_counts(closing.campaign, first)[first]
+        return (first, counts) if counts.sum() >= settings.minimum_reports else None
 
     def publish(self, work: AnyWork, outcome: Outcome) -> bool:
         """Keep what a job led to; ``False`` where another process has, or another preparation is wanted.
