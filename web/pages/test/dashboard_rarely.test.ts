@@ -138,6 +138,7 @@ test("it works where a tab may keep nothing, and says so when no answer comes", 
   await page.addInitScript(() => {
     const denied = { get: () => { throw new DOMException("denied", "SecurityError"); } }; // prettier-ignore
     Object.defineProperty(window, "sessionStorage", denied);
+    Object.defineProperty(navigator, "clipboard", {}); // as over plain HTTP
     const { timeout } = AbortSignal;
     AbortSignal.timeout = (milliseconds) => timeout.call(AbortSignal, milliseconds / 10); // time is short here
   });
@@ -153,6 +154,9 @@ test("it works where a tab may keep nothing, and says so when no answer comes", 
   await page.getByRole("link", { name: "Geoveil" }).click();
   await page.getByRole("link", { name: "New campaign" }).click();
   expect(await page.getByLabel("Name, as people will see it").inputValue()).toBe("Kept in the page");
+  await page.evaluate((id) => (location.hash = `#/${id}`), await service.campaign());
+  await page.getByText("Link for participants").waitFor();
+  expect(await page.getByRole("button", { name: "Copy" }).count()).toBe(0);
   expect(complaints).toEqual([]);
   await close();
 });

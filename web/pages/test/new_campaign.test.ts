@@ -172,11 +172,13 @@ test("a draft outlives what fails, and nothing half made stays behind", async ()
   expect(listed.campaigns.map(({ name }) => name)).not.toContain("Kept");
   await page.reload();
   await page.getByText("what you had typed before").waitFor();
+  await page.getByText("choose city.geojson again, or the campaign is made without").waitFor();
   expect(await page.getByLabel("Name, as people will see it").inputValue()).toBe("Kept");
   expect([await cell.inputValue(), await size.inputValue()]).toEqual(["1", ""]);
   await cell.fill("0.5");
   await cell.fill("");
   await page.getByRole("button", { name: "Begin anew" }).click();
+  expect(await page.getByText("Files are not kept").count()).toBe(0);
   expect(await page.getByLabel("Name, as people will see it").inputValue()).toBe("");
   expect([await cell.inputValue(), await size.inputValue()]).toEqual(["0.5", "2000"]);
   await page.getByLabel("Name, as people will see it").fill("a\u202eb");

@@ -176,12 +176,14 @@ function Head({ state, live }: { state: State; live: boolean }) {
           <dt>{say.link}</dt>
           <dd class="link row">
             <a href={address(`c/${state.id}`)}>{state.link}</a>
-            <button
-              type="button"
-              onClick={() => void navigator.clipboard?.writeText(state.link).then(() => setCopied(true))}
-            >
-              {copied ? say.copied : say.copy}
-            </button>
+            {navigator.clipboard && ( // which a page over plain HTTP does not have
+              <button
+                type="button"
+                onClick={() => void navigator.clipboard.writeText(state.link).then(() => setCopied(true))}
+              >
+                {copied ? say.copied : say.copy}
+              </button>
+            )}
           </dd>
         </div>
       </dl>

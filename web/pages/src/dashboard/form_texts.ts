@@ -103,6 +103,7 @@ export const say = texts(
       `Whether ${name} was made is not known. Look in the list of campaigns first; what you typed stays here.`,
     anew: "Begin anew",
     draftKept: "This is what you had typed before in this tab.",
+    filesLost: (names: string) => `Files are not kept: choose ${names} again, or the campaign is made without.`,
   },
   {
     nameExample: "Lyon zu Fuß",
@@ -208,5 +209,7 @@ export const say = texts(
       `Ob ${name} angelegt wurde, ist nicht bekannt. Sehen Sie zuerst in der Liste der Kampagnen nach; was Sie eingegeben haben, bleibt hier.`,
     anew: "Von vorn beginnen",
     draftKept: "Das hatten Sie in diesem Tab schon eingegeben.",
+    filesLost: (names: string) =>
+      `Dateien bleiben nicht erhalten: Wählen Sie ${names} noch einmal, oder die Kampagne wird ohne angelegt.`,
   },
 );

@@ -30,6 +30,7 @@ export function NewCampaign({ onDenied }: { onDenied: () => void }) {
   const [problem, setProblem] = useState<ComponentChildren>("");
   const [busy, setBusy] = useState(false);
   const [open, setOpen] = useState(() => wantsMore(wish));
+  const [hadFiles] = useState(() => Object.values(wish.files).some(Boolean));
   const area = useAreaLeft(wish, limits);
   const answered = useAdvice(questionOf(wish, area.left?.space));
   const change = (changes: Partial<Wish>): void => {
@@ -83,8 +84,14 @@ export function NewCampaign({ onDenied }: { onDenied: () => void }) {
     }
   };
 
+  const lost = [!limits && wish.files.limits, !streets && wish.files.streets].filter(Boolean).join(", ");
+  const chooseStreets = (file: ShapeFile | undefined): void => {
+    setStreets(file);
+    change({ files: { ...wish.files, streets: file?.name } });
+  };
   const chooseLimits = (file: ShapeFile | undefined): void => {
     setLimits(file);
+    change({ files: { ...wish.files, limits: file?.name } });
     const bounds = file && boundsOf(file.shapes);
     if (bounds && drawable(bounds)) change({ box: bounds.map((edge) => Number(edge.toFixed(5))) as unknown as Box });
   };
@@ -113,6 +120,7 @@ export function NewCampaign({ onDenied }: { onDenied: () => void }) {
           </button>
         </p>
       )}
+      {lost && <p class="notice notice-warm">{say.filesLost(lost)}</p>}
       <form class="two" key={String(begun)} onSubmit={create}>
         <div class="stack stays">
           <section class="card stack">
@@ -139,7 +147,7 @@ export function NewCampaign({ onDenied }: { onDenied: () => void }) {
             />
             <p class="small soft">{say.boxHow}</p>
             <Edges box={wish.box} refusal={refused("box")} onBox={(box) => change({ box })} />
-            <details class="more">
+            <details class="more" open={hadFiles}>
               <summary>{say.files}</summary>
               <div class="stack">
                 <ShapeFileField
@@ -161,7 +169,7 @@ export function NewCampaign({ onDenied }: { onDenied: () => void }) {
                   label={shared.backdrop}
                   hint={say.streetsWhy}
                   chosen={streets}
-                  onChosen={setStreets}
+                  onChosen={chooseStreets}
                 />
               </div>
             </details>

@@ -21,6 +21,8 @@ export interface Wish {
   readonly trips: boolean;
   readonly guarded: boolean;
   readonly slots: SlotWish;
+  /** Names of the files that were chosen; a page keeps no file over a reload. */
+  readonly files: { readonly limits?: string | undefined; readonly streets?: string | undefined };
 }
 
 /** More than the API takes would be refused. */
@@ -42,6 +44,7 @@ export const FIRST_WISH: Wish = {
   trips: false,
   guarded: false,
   slots: FIRST_SLOTS,
+  files: {},
 };
 
 /** The settings as the service takes them. Trips have one promise, no times and no guard, whatever else was wished. */
@@ -118,6 +121,7 @@ export function draft(): Wish {
     const given = Object.entries(typed).map(([name, value]) => [name, value ?? undefined]);
     const taken = { ...FIRST_WISH, ...Object.fromEntries(given) } as Wish;
     slotsOf(taken.slots);
+    Object.values(taken.files);
     const sound = taken.box.every(Number.isFinite) && taken.others.every(Number.isFinite);
     return sound && typeof taken.name === "string" ? taken : FIRST_WISH;
   } catch {
