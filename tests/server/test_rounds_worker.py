@@ -51,6 +51,7 @@ from geoveil.server.worker import (
     Jobs,
     WorkedElsewhere,
     Worker,
+    newest_rounds,
 )
 from geoveil.store import ClosingRecord, Store, StoreFailed
 from server.rounds_support import (
@@ -596,8 +597,33 @@ def test_fewer_and_fewer_rounds_are_tried_where_all_are_too_many(city: City) -> 
         for failures in range(4)
     ]
     assert used == [[1, 2, 3, 4, 5, 6]] * 2 + [[6]] * 2
-    body = conclude(Jobs(city.campaigns).work(replace(closing, failures=2))).body
-    assert [known["round"] for known in msgspec.json.decode(body)["rounds"]] == [6]
+    work = Jobs(city.campaigns).work(replace(closing, failures=2))
+    made = conclude(work)
+    body = msgspec.json.decode(made.body)
+    assert [known["round"] for known in body["rounds"]] == [6]
+    assert body["rounds_left_out"] == 5
+
+    # the next begin near where that ended, and come back to all
+    for used in ([5, 6, 7], [4, 5, 6, 7, 8], [3, 4, 5, 6, 7, 8, 9], list(range(2, 11))):
+        assert Jobs(city.campaigns).publish(work, made)
+        city.wait(2)
+        work = Jobs(city.campaigns).work(closed(city))
+        assert sorted(work.documents) == used
+        made = concluded(work)
+        assert msgspec.json.decode(made.body)["rounds_left_out"] == work.round - len(used)
+
+
+def test_rounds_are_left_out_where_an_estimate_of_many_was_not_finished() -> None:
+    filled = list(range(1, 101))
+    kept = {"round": 99, "unfinished": ["error_bars"]}
+    assert newest_rounds(filled, {**kept, "unfinished": []}, 0) == filled
+    assert newest_rounds(filled, kept, 0) == filled[-74:]
+    assert newest_rounds(filled, kept, 2) == filled[-18:]
+    assert newest_rounds(filled, {**kept, "rounds_left_out": 70}, 0) == filled[-24:]
+    assert newest_rounds(filled[-20:], kept, 0) == filled[-20:]
+    assert newest_rounds([7], {"round": 3, "rounds_left_out": 9, "unfinished": []}, 9) == [7]
+    finished = {**kept, "unfinished": [], "rounds_left_out": 1}
+    assert newest_rounds(filled, finished, 0) == filled
 
 
 @pytest.mark.usefixtures("one_design")

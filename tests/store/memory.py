@@ -396,11 +396,12 @@ class MemoryStore:
         with self._lock:
             return self._campaigns.pop(campaign, None) is not None
 
-    def rounds(self, campaign: str) -> list[RoundRecord]:
-        """All rounds of a campaign, oldest first, with their totals now."""
+    def rounds(self, campaign: str, since: int = 0) -> list[RoundRecord]:
+        """All rounds of a campaign from a number on, oldest first, with their totals now."""
         with self._lock:
             kept = self._campaigns.get(campaign)
-            return [one.now() for one in kept.rounds] if kept else []
+            every = [one.now() for one in kept.rounds] if kept else []
+            return [each for each in every if each.number >= since]
 
     def last_round(self, campaign: str) -> RoundRecord | None:
         """The newest round of a campaign."""

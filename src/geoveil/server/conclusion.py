@@ -70,6 +70,8 @@ class Work:
     """Whether people stand around the places that its cells are."""
     seed: tuple[int, IntArray] | None = None
     """Where the first round is trusted: its number, and its counts as of its own closing."""
+    left_out: int = 0
+    """How many older rounds with reports it is not made from, for want of time."""
 
     @property
     def large(self) -> bool:
@@ -213,6 +215,7 @@ def about(
             {"round": number, "mechanism": tag_of(documents[number]), "reports": total}
             for number, total in totals.items()
         ],
+        **({"rounds_left_out": work.left_out} if work.left_out else {}),
     }
 
 

@@ -232,7 +232,8 @@ def evidence_of(campaigns: Campaigns, campaign: str, number: int | None = None) 
     told = {each["round"]: each["reports"] for each in body["rounds"]}
     used = {*told, *body.get("drift", {}).get("waiting", ())}  # error bars hold what those say
     counts = campaigns.store.closing_counts(campaign, record.round)
-    rounds = [each for each in campaigns.store.rounds(campaign) if each.number in used]
+    since = min(used, default=0)
+    rounds = [each for each in campaigns.store.rounds(campaign, since) if each.number in used]
     old = [each.number for each in rounds if VERSION_1 in each.document]
     if any(counts[number].sum() != told[number] for number in old):
         raise Problem(

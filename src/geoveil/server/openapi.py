@@ -324,6 +324,10 @@ ESTIMATE_SCHEMA = _schema(
         "type": "array",
         "items": {"enum": list(PARTS)},
     },
+    rounds_left_out=_COUNT
+    | {
+        "description": "How many older rounds were left out for want of time; absent where none was."
+    },
     slots={
         "description": "Names and boundaries of slots, and the reports of those with a map of their own.",
         "type": "object",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from queue import SimpleQueue
@@ -15,7 +15,7 @@ from geoveil.errors import GeoveilError
 from geoveil.server import round_documents
 from geoveil.server.apart import CalculationFailed, EstimatorLate, EstimatorLost, ProcessApart
 from geoveil.server.campaigns import Campaigns
-from geoveil.server.conclusion import Conclusion, Work, conclude
+from geoveil.server.conclusion import Conclusion, Work, conclude, read_body
 from geoveil.server.logs import Trace, trace_of
 from geoveil.server.problem import Problem
 from geoveil.server.round_documents import Prepared, Preparing
@@ -41,6 +41,8 @@ LONGEST_WAIT_S = 300.0
 """Between two attempts at the same closing."""
 ELSEWHERE_S = 5.0
 """Before a closing that another process has is looked at again."""
+_MANY_ROUNDS = 24
+"""Up to so many are not what an estimate takes its time for."""
 _DOUBT_S = 1.0
 GIVEN_UP = "its mechanism could not be made; make another campaign of fewer cells"
 AnyWork = Work | Preparing
@@ -75,8 +77,8 @@ class Jobs:
     def work(self, job: Job) -> AnyWork:
         """A job with all that it is made from, for another process.
 
-        After the second attempt at an estimate that failed, and every further one, only a quarter of the
-        rounds, and the first where that is trusted: the estimate says which it is made from.
+        Of all rounds, unless these take too long (:func:`newest_rounds`); the first is among them where that
+        is trusted. The estimate says which it is made from.
         """
         settings = self._campaigns.settings(job.campaign)
         if isinstance(job, PreparationRecord):
@@ -85,12 +87,14 @@ class Jobs:
         counted = store.closing_pairs if settings.trips else store.closing_counts
         counts = counted(campaign, job.round)
         filled = [number for number in sorted(counts) if counts[number].any()]
-        newest = set(filled[-max(1, len(filled) >> 2 * max(0, job.failures - 1)) :])
+        before = store.estimate(campaign)
+        told = None if before is None or settings.trips else read_body(before.body)
+        newest = set(newest_rounds(filled, told, job.failures))
         seed = self._seed(job, filled[0], settings) if filled and settings.trusted_seed else None
         newest |= set() if seed is None else {seed[0]}
-        rounds = [each for each in store.rounds(campaign) if each.number in newest]
+        since = min(newest, default=0)
+        rounds = [each for each in store.rounds(campaign, since) if each.number in newest]
         documents = {each.number: each.document for each in rounds}
-        before = store.estimate(campaign)
         return Work(
             campaign,
             job.round,
@@ -102,6 +106,7 @@ class Jobs:
             settings.ends_with(store.rounds_concluded(campaign)),
             bool(rounds and rounds[-1].around),
             seed,
+            len(set(filled) - newest),
         )
 
     def _seed(
@@ -159,6 +164,25 @@ _FAULTS: dict[type[Exception], str] = {
     EstimatorLost: "estimator-lost",
     EstimatorLate: "estimator-late",
 }
+
+
+def newest_rounds(filled: list[int], before: Mapping[str, Any] | None, failures: int) -> list[int]:
+    """Of the rounds with reports those that an estimate is made from: all, or as many as there is time for.
+
+    Every round has a mechanism of its own, and a step of an estimate takes them all. After the second
+    attempt that failed, and every further one, there is a quarter of them. The estimate ``before`` says how
+    many it left out: where it did the next begins with two more than it had, so that none fails for long and
+    all come back where a machine was only busy; and with three quarters of them where it was not finished.
+    """
+    most = len(filled)
+    if before is not None:
+        left_out = before.get("rounds_left_out", 0)
+        had = sum(number <= before["round"] for number in filled) - left_out
+        if before.get("unfinished") and had > _MANY_ROUNDS:
+            most = max(_MANY_ROUNDS, 3 * had // 4)
+        elif left_out:
+            most = min(most, had + 2)
+    return filled[-max(1, most >> 2 * max(0, failures - 1)) :]
 
 
 class Estimator(ProcessApart):

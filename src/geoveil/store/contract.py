@@ -187,10 +187,10 @@ class Store(ABC):
                 run(statement, **key)
         return False
 
-    def rounds(self, campaign: str) -> list[records.RoundRecord]:
-        """All rounds of a campaign, oldest first, with their totals now."""
-        statement = f"{sql.ROUND} WHERE c.id = :campaign ORDER BY r.number"
-        return self._every(records.RoundRecord, statement, campaign=campaign)
+    def rounds(self, campaign: str, since: int = 0) -> list[records.RoundRecord]:
+        """All rounds of a campaign from a number on, oldest first, with their totals now."""
+        statement = f"{sql.ROUND} WHERE c.id = :campaign AND r.number >= :since ORDER BY r.number"
+        return self._every(records.RoundRecord, statement, campaign=campaign, since=since)
 
     def last_round(self, campaign: str) -> records.RoundRecord | None:
         """The newest round of a campaign."""
