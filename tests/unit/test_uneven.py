@@ -306,6 +306,24 @@ def test_the_alarm_takes_uneven_crowds_for_people(monkeypatch: pytest.MonkeyPatc
     assert PoisoningAlarm().check(tally, IterativeBayesianUpdate().fit(tally)).raised
 
 
+@pytest.mark.parametrize(("people", "opened"), [(30_000, False), (3_000_000, True)])
+def test_the_alarm_leaves_open_where_very_many_people_stand(
+    people: int, opened: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At ε·cell = 0.5 too: of so many, honest ones raised it, even those who stood evenly."""
+    mechanism, unknowns, compared = law(epsilon_per_km=0.5), [], PoisoningAlarm._compared
+
+    def noted(alarm: PoisoningAlarm, *given: Any) -> Any:
+        unknowns.append(given[2].size)
+        return compared(alarm, *given)
+
+    monkeypatch.setattr(PoisoningAlarm, "_compared", noted)
+    tally = gv.Tally(mechanism, np.rint(people * mechanism.push(CROWD)).astype(int))
+    estimate = IterativeBayesianUpdate(stop=gv.Steps(5)).fit(tally)
+    PoisoningAlarm(replicates=49).check(tally, estimate)
+    assert (unknowns[0] > GRID.size) is opened
+
+
 def test_uneven_crowds_of_listed_cells_are_held_and_no_fakes() -> None:
     """Hexagons are such cells. Taken as spread evenly, six in ten are held, and the alarm is raised."""
     space = gv.Points(xy_km=GRID.centres, cell_km=1.0)

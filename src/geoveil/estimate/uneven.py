@@ -33,6 +33,13 @@ def wide_cells(observations: fitted.Observations) -> bool:
     return max(tally.channel.loss_across_cell for tally in observations.tallies) > _BARS_SHOW
 
 
+def crowds_show(people: int, distribution: FloatArray, most_unknowns: int) -> float:
+    """ε·cell above which so many people show where in their cells they stand; infinite for many cells."""
+    if _UNKNOWNS * distribution.size > most_unknowns:
+        return float("inf")
+    return float((_CROWD_SHOWS / (people * distribution.max())) ** 0.25)
+
+
 class PlacesOfAll:
     """The places in the cells of one space, for the tallies of several mechanisms."""
 
@@ -68,10 +75,8 @@ class PlacesOfAll:
         (ε·cell)², while √crowd people are known: the product of both says whether it shows. Only where it
         makes no more than ``most_unknowns``.
         """
-        crowd, shows = observations.total * float(distribution.max()), _BARS_SHOW
-        if _UNKNOWNS * distribution.size <= most_unknowns:
-            shows = min(shows, (_CROWD_SHOWS / crowd) ** 0.25)
-        return cls.of(observations, shows=shows)
+        shows = crowds_show(observations.total, distribution, most_unknowns)
+        return cls.of(observations, shows=min(_BARS_SHOW, shows))
 
     def spread(self, theta: FloatArray) -> FloatArray:
         """(…, cells) → (…, places): everybody evenly in their cell."""

@@ -19,7 +19,8 @@ from geoveil.channel.operator import Operator
 from geoveil.errors import InvalidInput, Unsupported
 from geoveil.estimate.fitted import Estimate, Observations
 from geoveil.estimate.objective import Objective, em_point
-from geoveil.estimate.uneven import MAP_SHOWS, PlacesOfAll
+from geoveil.estimate.uncertainty import MATRIX_CELLS
+from geoveil.estimate.uneven import MAP_SHOWS, PlacesOfAll, crowds_show
 from geoveil.space.space import MATRIX_LIMIT
 
 _FARTHER = 1.5
@@ -110,8 +111,8 @@ class PoisoningAlarm:
     over all reports and rounds: it finds fakes spread thinly over many cells, and names nobody.
     As many replicates as can tell ``false_alarm`` at all come first (49 for one in fifty): where both
     p-values among these are above ten times that, the others are left out; there is no alarm.
-    Where a cell is wide for its promise (ε·cell above 0.75), the model leaves open where in their cells
-    people stand: crowds at an edge of their cell are no fakes.
+    Where a cell is wide for its promise (ε·cell above 0.75, or less where crowds are large), the model leaves
+    open where in their cells people stand: crowds at an edge of their cell are no fakes.
     Guarantee: false alarms of each at most ``false_alarm`` as far as the fitted map is like the true one;
     measured in ``docs/robustness.md``, with the attacks that are found and those that are not. A map stopped
     after a few steps, as the published rule stops, is not like it, and raises the alarm by itself. Where all
@@ -174,7 +175,8 @@ class PoisoningAlarm:
             raise InvalidInput("estimate must be about the same space as the tallies")
         steps = _steps(estimate, observations)
         across = max(tally.channel.positions_across for tally in observations.tallies)
-        places = PlacesOfAll.of(observations, across, shows=MAP_SHOWS)
+        shows = crowds_show(observations.total, estimate.distribution, MATRIX_CELLS)
+        places = PlacesOfAll.of(observations, across, shows=min(MAP_SHOWS, shows))
         operator, model = observations.operator, estimate.distribution
         cell = np.arange(model.size)
         if places is not None:  # honest people stand anywhere in their cells
