@@ -348,8 +348,8 @@ class StoreContract:
         store.change_campaign("oslo", state="paused")
         two, one = a_round("rome", number=2), a_round("paris")
         assert store.last_rounds() == [
-            RoundTimes("rome", two.mechanism, two.opened_at_s, two.expires_at_s, None, 1),
-            RoundTimes("paris", one.mechanism, one.opened_at_s, one.expires_at_s, 400, 1),
+            RoundTimes("rome", 2, two.mechanism, two.opened_at_s, two.expires_at_s, None, 1),
+            RoundTimes("paris", 1, one.mechanism, one.opened_at_s, one.expires_at_s, 400, 1),
         ]
 
     def test_whoever_has_a_closing_may_have_it_longer(self, store: Store) -> None:

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 
 import numpy as np
 
@@ -412,17 +412,13 @@ class MemoryStore:
         """The newest round of every campaign that is running."""
         with self._lock:
             running = [each.id for each in self.campaigns() if each.state == "running"]
-            newest = [last for each in running if (last := self.last_round(each))]
+            return [times[-1] for each in running if (times := self.round_times(each))]
+
+    def round_times(self, campaign: str) -> list[RoundTimes]:
+        """All rounds of a campaign without their documents."""
+        names = [field.name for field in fields(RoundTimes)]
         return [
-            RoundTimes(
-                each.campaign,
-                each.mechanism,
-                each.opened_at_s,
-                each.expires_at_s,
-                each.closed_at_s,
-                each.total,
-            )
-            for each in newest
+            RoundTimes(*(getattr(each, name) for name in names)) for each in self.rounds(campaign)
         ]
 
     def progress(self, campaign: str) -> Progress:

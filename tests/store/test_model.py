@@ -216,6 +216,7 @@ class Comparison:
         for name in CAMPAIGNS:
             self.both(lambda store, name=name: store.rounds(name))
             self.both(lambda store, name=name: store.rounds(name, 2))
+            self.both(lambda store, name=name: store.round_times(name))
             self.both(lambda store, name=name: store.progress(name))
             self.both(lambda store, name=name: store.preparation(name))
             self.both(lambda store, name=name: store.estimate(name))

@@ -59,7 +59,7 @@ async def rounds(service: Service, request: Request) -> Response:
     """All rounds of a campaign."""
     campaign = service.campaign_id(request.path_params["campaign"])
     settings = await service.blocking(service.campaigns.settings, campaign)
-    every = await service.blocking(service.store.rounds, campaign)
+    every = await service.blocking(service.store.round_times, campaign)
     made = await service.blocking(service.store.estimated_rounds, campaign)
     failed = await service.blocking(service.store.given_up, campaign)
     rows = [

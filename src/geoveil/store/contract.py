@@ -192,6 +192,11 @@ class Store(ABC):
         statement = f"{sql.ROUND} WHERE c.id = :campaign AND r.number >= :since ORDER BY r.number"
         return self._every(records.RoundRecord, statement, campaign=campaign, since=since)
 
+    def round_times(self, campaign: str) -> list[records.RoundTimes]:
+        """All rounds of a campaign without their documents, oldest first."""
+        statement = f"{sql.TIMES} WHERE c.id = :campaign ORDER BY r.number"
+        return self._every(records.RoundTimes, statement, campaign=campaign)
+
     def last_round(self, campaign: str) -> records.RoundRecord | None:
         """The newest round of a campaign."""
         return self._one(records.RoundRecord, sql.NEWEST, campaign=campaign)

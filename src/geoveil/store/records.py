@@ -116,6 +116,7 @@ class RoundTimes:
     """What of a round tells whether it is due: all but its document, which is long."""
 
     campaign: str
+    number: int
     mechanism: str
     opened_at_s: int
     expires_at_s: int

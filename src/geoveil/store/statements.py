@@ -25,10 +25,12 @@ ROUND = f"""
     FROM round r JOIN campaign c ON c.key = r.campaign_key
 """
 NEWEST = f"{ROUND} WHERE c.id = :campaign ORDER BY r.number DESC LIMIT 1"
-LAST_OF_RUNNING = f"""
-    SELECT c.id, r.mechanism, r.opened_at_s, r.expires_at_s, r.closed_at_s, {_TOTAL}
+TIMES = f"""
+    SELECT c.id, r.number, r.mechanism, r.opened_at_s, r.expires_at_s, r.closed_at_s, {_TOTAL}
     FROM campaign c JOIN round r ON r.campaign_key = c.key
-    AND r.number = (SELECT max(n.number) FROM round n WHERE n.campaign_key = c.key)
+"""
+LAST_OF_RUNNING = f"""
+    {TIMES} AND r.number = (SELECT max(n.number) FROM round n WHERE n.campaign_key = c.key)
     WHERE c.state = 'running' ORDER BY c.key
 """
 IN_ALL = f"""
