@@ -20,6 +20,8 @@ describe.skipIf(!SERVICE || !executablePath)("what people choose", () => {
     await open(visit, id);
     const options = page.locator(".choice-of");
     expect(await options.count()).toBe(3);
+    const before = (await page.locator("p:has(+ .choices)").boundingBox())!;
+    expect((await options.first().boundingBox())!.y).toBeGreaterThan(before.y + before.height + 4);
     expect(await page.locator("input[name=promise]:checked").inputValue()).toBe("0.5");
     const words = await options.allInnerTexts();
     const guessed = words.map((line) => Number(/at most (\d+) times in 100/.exec(line)?.[1]));

@@ -350,5 +350,8 @@ test("the dashboard speaks German to whoever does", async () => {
   const campaign = await operator(browser, service, await service.campaign(), { locale: "de-DE" });
   await campaign.page.getByRole("button", { name: "Runde jetzt schließen" }).click();
   await campaign.page.getByText("Die Runde hat zu wenige Meldungen, um geschlossen zu werden.").waitFor();
+  await campaign.page.emulateMedia({ media: "print" });
+  expect(await campaign.page.getByText("Noch keine Karte.").isVisible()).toBe(true);
+  expect(await campaign.page.getByRole("button").count()).toBe(1); // on paper, the one to copy the link
   await campaign.close();
 });

@@ -94,6 +94,13 @@ test("a round whose estimate was given up says so", async () => {
   });
   await page.reload();
   await page.locator(".timeline li", { hasText: "the estimate failed" }).waitFor();
+  await page.getByText("No map yet.").waitFor(); // of a round to come
+  await page.route(`**/api/campaigns/${id}`, async (route) => {
+    const state = (await (await route.fetch()).json()) as object;
+    await route.fulfill({ json: { ...state, state: "ended", reports_counted: { round: 60, all: 60 } } });
+  });
+  await page.reload();
+  await page.getByText("every attempt at its estimate failed").waitFor();
   await close();
 });
 

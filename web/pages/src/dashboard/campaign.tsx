@@ -116,9 +116,7 @@ export function CampaignView({ id, onDenied }: { id: string; onDenied: () => voi
               )}
             </p>
           ) : shown === undefined ? (
-            <p class="card lead">
-              {staysWithoutMap(state) ? say.noMap : say.noEstimate(state.settings.minimum_reports)}
-            </p>
+            <p class="card lead">{withoutMap(state, rounds)}</p>
           ) : (
             <Shown key={`${shown} ${drawn}`} state={state} round={shown} />
           )}
@@ -139,6 +137,13 @@ export function CampaignView({ id, onDenied }: { id: string; onDenied: () => voi
       )}
     </main>
   );
+}
+
+/** Why there is no map, and whether one comes. */
+function withoutMap(state: State, rounds: Rounds | undefined): string {
+  if (staysWithoutMap(state)) return say.noMap;
+  const failed = isOver(state) && rounds?.rounds.some((each) => each.given_up);
+  return failed ? say.mapFailed : say.noEstimate(state.settings.minimum_reports);
 }
 
 function Head({ state, live }: { state: State; live: boolean }) {

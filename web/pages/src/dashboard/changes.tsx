@@ -72,7 +72,7 @@ export function Changes({ state, onChanged, onDenied, onDrawn }: Changed) {
     );
   };
   return (
-    <div class="two">
+    <div class="two changes">
       <section class="card stack">
         <h2>{say.publicMap}</h2>
         <p>{say.publishWhy}</p>

@@ -53,6 +53,7 @@ export const say = texts(
     noEstimate: (minimum: number) =>
       `No map yet. The first one comes when a round with at least ${numberOf(minimum, "report", "reports")} has closed.`,
     noMap: "There is no map: the campaign has ended, and its last round had too few reports.",
+    mapFailed: "There is no map: the campaign has ended, and every attempt at its estimate failed.",
     preparing:
       "The mechanism of these many cells is being made, which takes a minute or more. Reports can come when it is ready; this page says so by itself.",
     needsArea: (address: string) =>
@@ -178,6 +179,7 @@ export const say = texts(
     noEstimate: (minimum: number) =>
       `Noch keine Karte. Die erste kommt, wenn eine Runde mit mindestens ${numberOf(minimum, "Meldung", "Meldungen")} geschlossen ist.`,
     noMap: "Es gibt keine Karte: Die Kampagne ist beendet, und ihre letzte Runde hatte zu wenige Meldungen.",
+    mapFailed: "Es gibt keine Karte: Die Kampagne ist beendet, und jeder Versuch ihrer Schätzung schlug fehl.",
     preparing:
       "Der Mechanismus für so viele Zellen wird gemacht, das dauert eine Minute oder länger. Sobald er fertig ist, können Meldungen kommen; diese Seite sagt es von selbst.",
     needsArea: (address: string) =>
