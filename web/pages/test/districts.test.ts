@@ -71,6 +71,15 @@ test("an operator gives districts, and everybody sees the share and the interval
   expect(await beyond(stranger.page)).toBeLessThanOrEqual(0);
   expect(stranger.complaints).toEqual([]);
   await stranger.close();
+  const late = (await openTab(browser, "about:blank")).page; // whose first wish for what lies behind fails
+  await late.route("**/backdrop", (route) => route.abort(), { times: 1 });
+  await late.clock.install();
+  await late.goto(`${service.url}/m/${lyon}`);
+  await late.getByRole("button", { name: "How sure" }).waitFor();
+  expect(await late.getByRole("button", { name: "Districts", exact: true }).count()).toBe(0);
+  await late.clock.fastForward(60_000);
+  await late.getByRole("button", { name: "Districts", exact: true }).waitFor({ timeout: 30_000 });
+  await late.context().close();
 
   const street = { type: "LineString", coordinates: [[4.8, 45.72], [4.88, 45.78]] }; // prettier-ignore
   await page.getByLabel("Streets and coast").setInputFiles(file("streets.json", street));

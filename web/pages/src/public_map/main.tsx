@@ -62,7 +62,17 @@ function PublicMap() {
   const [tiles, setTiles] = useState<{ tiles: string | null; attribution: string }>();
   useEffect(() => {
     let again = 0;
+    let drawn = false; // what lies behind the map
     const look = (): void => {
+      if (!drawn) {
+        service.backdrop(CAMPAIGN).then(
+          (found) => {
+            drawn = true;
+            setBackdrop(found);
+          },
+          () => undefined, // asked for again with the map
+        );
+      }
       void published().then((found) => {
         if (typeof found === "string") {
           setWords(found);
@@ -76,7 +86,6 @@ function PublicMap() {
       });
     };
     look();
-    void service.backdrop(CAMPAIGN).then(setBackdrop, () => undefined);
     void service.tiles().then(setTiles);
     return () => clearTimeout(again);
   }, []);
