@@ -125,6 +125,8 @@ def test_after_the_last_round_none_is_opened_and_nothing_else_is_changed(
     assert finished.json()["detail"].endswith("make another campaign for more")
     state = service.get(CAMPAIGN).json()
     assert (state["state"], state["round"], state["name"]) == ("finished", 1, LYON["name"])
+    listed = service.get("/api/campaigns", operator=True).json()["campaigns"]
+    assert [each["state"] for each in listed] == ["finished"]
 
 
 def test_a_campaign_is_not_ended_by_a_change_that_cannot_be(service: InProcess) -> None:

@@ -403,6 +403,7 @@ def test_no_document_is_read_while_nothing_is_due() -> None:
     rounds = {name: city.campaigns.look(name).number for name in ("paris", "bern", "oslo", "rome")}
     assert rounds == {"paris": 1, "bern": 1, "oslo": 2, "rome": 2}, "two are finished for good"
     assert read_by_ticks() == 0
+    assert city.campaigns.finished() == {"paris", "bern"}
     city.campaign = "bern"
     city.report(100, under=store.last_round("bern"))
     assert [each.campaign for each in city.campaigns.tick()] == ["bern"], "late reports are seen"

@@ -222,6 +222,16 @@ class Campaigns:
                 self._states[campaign] = (now, state)
         return state
 
+    def finished(self) -> set[str]:
+        """The running campaigns whose last round is over, so that nobody is asked any more."""
+        now, over = self.clock(), set()
+        for last in self.store.last_rounds():
+            if last.closed_at_s is not None or now >= last.expires_at_s:
+                with suppress(Problem):  # it was deleted meanwhile
+                    if self._finished(last, self.settings(last.campaign)):
+                        over.add(last.campaign)
+        return over
+
     def estimate(self, campaign: str, number: int | None = None) -> EstimateRecord:
         """The estimate made at the close of a round, or the latest one.
 
@@ -453,8 +463,10 @@ class Campaigns:
         self.forget(current.campaign)
         return closed
 
-    def _finished(self, current: RoundRecord, settings: CampaignSettings) -> bool:
+    def _finished(self, current: RoundRecord | RoundTimes, settings: CampaignSettings) -> bool:
         """Whether the last round of a campaign is closed, or would be if it had enough reports."""
+        if settings.rounds is None:
+            return False
         concluded = self.store.rounds_concluded(current.campaign)
         if current.closed_at_s is not None:
             return settings.ends_with(concluded)

@@ -106,13 +106,14 @@ async def create(service: Service, request: Request) -> Response:
 async def listing(service: Service, request: Request) -> Response:
     """List the campaigns."""
     records = await service.blocking(service.store.campaigns)
+    finished = await service.blocking(service.campaigns.finished)
     rows = [
         api.Listed(
             each.id,
             each.name,
             service.link(each.id),
             each.created_at_s,
-            each.state,
+            "finished" if each.state == "running" and each.id in finished else each.state,
             each.published_at_s is not None,
         )
         for each in records

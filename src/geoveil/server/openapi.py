@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import lru_cache
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta
@@ -98,7 +98,7 @@ class Listed(msgspec.Struct, frozen=True):
     name: str
     link: str
     created_at: int
-    state: Standing
+    state: Standing | Literal["finished"]
     published: bool
 
 
