@@ -15,13 +15,13 @@ import numpy as np
 import pytest
 from click.testing import CliRunner, Result
 
-from geoveil.arrays import FloatArray
+import geoveil as gv
 from geoveil.cli import demo
 from geoveil.cli.program import program
 from geoveil.demo import LocalCollector, Story, simulated_city, tell
 from geoveil.demo import story as story_module
 from geoveil.demo.city import DISTRICTS, RIVER_HALF_WIDTH_KM, draw, river_north_km
-from geoveil.demo.story import CollectorFailed
+from geoveil.demo.story import CollectorFailed, Released, made_again
 from geoveil.document.saved import load_mechanism
 from geoveil.randomness import seeded
 from geoveil.table.results import read_result
@@ -174,10 +174,11 @@ def test_a_slow_round_is_waited_for(
         if path.endswith("/estimate") and clock[-1] < 7200:
             clock.append(clock[-1] + 60)
             raise HTTPError(path, 404, "not yet", Message(), None)
-        return '{"distribution": [0.25, 0.75]}'
+        return '{"distribution": [0.25, 0.75], "rounds": [{"round": 1}]}'
 
     monkeypatch.setattr(never_started, "_text", text)
-    assert never_started.close_round("a", 1).tolist() == [0.25, 0.75]
+    released = never_started.close_round("a", 1)
+    assert (released.distribution.tolist(), released.rounds) == ([0.25, 0.75], (1,))
     assert clock[-1] >= 7200
 
 
@@ -195,10 +196,24 @@ def test_an_estimate_that_keeps_failing_is_not_waited_for(
         never_started.close_round("a", 2)
 
 
+def test_a_round_that_waits_is_in_neither_map() -> None:
+    line = gv.Grid(rows=1, columns=4, cell_km=1.0)
+    mechanism = gv.Exponential(line, epsilon_per_km=2.0)
+    tallies = [
+        gv.Tally(mechanism, counts) for counts in ([90, 20, 5, 5], [5, 5, 20, 90], [80, 30, 5, 5])
+    ]
+    agreeing = gv.IterativeBayesianUpdate().fit([tallies[0], tallies[2]])
+    released = Released(agreeing.distribution, (1, 3))
+    assert made_again(tallies, released, alone=True).total == 240
+    with pytest.raises(CollectorFailed, match="the one that the reports give"):
+        made_again(tallies, released._replace(rounds=(1, 2, 3)), alone=True)
+    assert made_again(tallies, released._replace(rounds=(1, 2, 3)), alone=False).total == 360
+
+
 @pytest.mark.slow
 def test_finished_rounds_are_kept_when_the_collector_dies() -> None:
     class Mortal(LocalCollector):
-        def close_round(self, campaign: str, number: int) -> FloatArray:
+        def close_round(self, campaign: str, number: int) -> Released:
             if number == 2 and self._process is not None:
                 self._process.kill()
                 self._process.wait()
