@@ -404,6 +404,9 @@ def test_no_document_is_read_while_nothing_is_due() -> None:
     assert rounds == {"paris": 1, "bern": 1, "oslo": 2, "rome": 2}, "two are finished for good"
     assert read_by_ticks() == 0
     assert city.campaigns.finished() == {"paris", "bern"}
+    store.rounds_concluded = None  # type: ignore[method-assign, assignment]
+    assert city.campaigns.finished() == {"paris", "bern"}, "which is asked once"
+    del store.rounds_concluded
     city.campaign = "bern"
     city.report(100, under=store.last_round("bern"))
     assert [each.campaign for each in city.campaigns.tick()] == ["bern"], "late reports are seen"

@@ -72,6 +72,8 @@ class Campaigns:
         """Campaign → how often something was changed here, for looks that were under way meanwhile."""
         self._settled: dict[str, tuple[RoundTimes, bool]] = {}
         """Campaign → its newest round, and whether it had expired, where a look at it changed nothing."""
+        self._over: dict[str, str] = {}
+        """Campaign that is finished → its last mechanism: it stays so until another follows."""
         self._standing: dict[str, State] = {}
         """Campaign → what its operator says of it, as of the last look."""
 
@@ -226,10 +228,13 @@ class Campaigns:
         """The running campaigns whose last round is over, so that nobody is asked any more."""
         now, over = self.clock(), set()
         for last in self.store.last_rounds():
-            if last.closed_at_s is not None or now >= last.expires_at_s:
+            if self._over.get(last.campaign) == last.mechanism:
+                over.add(last.campaign)
+            elif last.closed_at_s is not None or now >= last.expires_at_s:
                 with suppress(Problem):  # it was deleted meanwhile
                     if self._finished(last, self.settings(last.campaign)):
                         over.add(last.campaign)
+                        self._over[last.campaign] = last.mechanism
         return over
 
     def estimate(self, campaign: str, number: int | None = None) -> EstimateRecord:
@@ -453,7 +458,7 @@ class Campaigns:
     def forget(self, campaign: str) -> None:
         """What is kept here of a campaign that was changed is read anew."""
         self._changes[campaign] += 1
-        for known in (self._current, self._states, self._settled):
+        for known in (self._current, self._states, self._settled, self._over):
             known.pop(campaign, None)
 
     def _close(self, current: RoundRecord, minimum: int) -> bool:
