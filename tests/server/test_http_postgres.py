@@ -197,7 +197,9 @@ def test_a_process_in_the_place_of_a_dead_one_brings_no_token_back_and_goes_on_c
 def test_a_second_signal_ends_at_once_whoever_was_told(processes: int) -> None:
     """One of several hears it from a terminal or systemd, which tell all, and from the supervisor: once."""
     settings = Settings(processes=processes, database="postgresql://host/name")
-    server = Server(uvicorn.Config(never), settings, Log("error"), lambda _: None, None)
+    server = Server(
+        uvicorn.Config(never, log_config=None), settings, Log("error"), lambda _: None, None
+    )
     supervisor, killed = Supervisor(settings), []
     process = SimpleNamespace(kill=lambda: killed.append(True))
     supervisor._started = [(process, None)] * processes  # type: ignore[list-item]
