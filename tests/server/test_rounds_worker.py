@@ -632,6 +632,7 @@ def test_a_trusted_first_round_is_in_every_attempt_as_it_closed(
 ) -> None:
     monkeypatch.setattr(rounds, "_ALARM_REPLICATES", (49, 49))  # most of the time
     city = City(campaign_settings(cell_km=2.0, trusted_seed=True))
+    opening = city.campaigns.mechanism("paris")
     assert city.campaigns.next_round("paris") == 2, "nobody had reported in the first"
     city.wait(2)
     first = city.campaigns.mechanism("paris")
@@ -644,15 +645,28 @@ def test_a_trusted_first_round_is_in_every_attempt_as_it_closed(
         city.wait(2)
         city.report(100)
     city.count([fake] * 2000, first)  # late, by whoever has the link by now
+    city.count([fake] * 200, opening)  # which does not become the first by that
     city.campaigns.close("paris")
     (closing,) = city.store.closings()
-    for failures, used in ((1, {2, 3, 4, 5, 6}), (2, {2, 6})):
+    for failures, used in ((1, {1, 2, 3, 4, 5, 6}), (2, {2, 6})):
         work = Jobs(city.campaigns).work(replace(closing, failures=failures))
         assert work.seed is not None
         assert (work.seed[0], work.seed[1].sum(), set(work.documents)) == (2, 600, used)
     body = msgspec.json.decode(conclude(work).body)
     assert "held to the error bars of the trusted seed round" in body["stopped"]
     assert body["distribution"][fake] < 0.15
+
+
+@pytest.mark.usefixtures("one_design")
+def test_a_round_is_no_seed_where_some_had_reported_before_it() -> None:
+    city = City(campaign_settings(cell_km=2.0, trusted_seed=True))
+    city.report(5)
+    city.campaigns.next_round("paris")
+    for _ in range(2):
+        city.wait(2)
+        work = Jobs(city.campaigns).work(closed(city))
+        assert work.seed is None
+        assert Jobs(city.campaigns).publish(work, concluded(work))
 
 
 def test_an_estimate_ends_where_another_process_has_taken_the_closing(city: City) -> None:

@@ -115,9 +115,9 @@ def conclude(work: Work, tell: Callable[[Conclusion], None] = lambda _: None) ->
     rounds = [round_of(number, levels, work.counts[number]) for number, levels in documents.items()]
     if work.before is not None:
         _remember(rounds, *work.before)
-    if work.seed is not None and work.seed[0] in documents:
-        number, counts = work.seed
-        rounds[0].seed = round_of(number, documents[number], counts).tallies
+    for done in rounds:
+        if work.seed is not None and done.number == work.seed[0]:
+            done.seed = round_of(done.number, documents[done.number], work.seed[1]).tallies
     space = rounds[-1].mechanisms[0].space if rounds else settings.grid
     campaign = Campaign.from_rounds(
         space, rounds, rule=settings.rule, minimum_reports=settings.minimum_reports
@@ -131,8 +131,8 @@ def conclude(work: Work, tell: Callable[[Conclusion], None] = lambda _: None) ->
     parts: dict[str, Any] = {}
     maps = b""
     names = [name for name in PARTS if name != "slots" or settings.slots is not None]
-    for done, name in enumerate(names):
-        unfinished = tuple(names[done:])
+    for position, name in enumerate(names):
+        unfinished = tuple(names[position:])
         body = _body(work, documents, closing, parts, unfinished)
         tell(Conclusion(body, closing.reports, following, unfinished, maps))
         part = PARTS[name]

@@ -19,7 +19,6 @@ from geoveil.server.conclusion import Conclusion, Work, conclude, read_body
 from geoveil.server.logs import Trace, trace_of
 from geoveil.server.problem import Problem
 from geoveil.server.round_documents import Prepared, Preparing
-from geoveil.server.settings_of_campaign import CampaignSettings
 from geoveil.server.trip_conclusion import conclude_trips
 from geoveil.server.trusted_clock import uptime_s
 from geoveil.store import ClosingRecord, EstimateRecord, Job, PreparationRecord, StoreFailed
@@ -90,7 +89,7 @@ class Jobs:
         before = store.estimate(campaign)
         told = None if before is None or settings.trips else read_body(before.body)
         newest = set(newest_rounds(filled, told, job.failures))
-        seed = self._seed(job, filled[0], settings) if filled and settings.trusted_seed else None
+        seed = self._seed(job) if settings.trusted_seed else None
         newest |= set() if seed is None else {seed[0]}
         since = min(newest, default=0)
         rounds = [each for each in store.rounds(campaign, since) if each.number in newest]
@@ -109,14 +108,18 @@ class Jobs:
             len(set(filled) - newest),
         )
 
-    def _seed(
-        self, closing: ClosingRecord, first: int, settings: CampaignSettings
-    ) -> tuple[int, IntArray] | None:
-        """The first round with reports as it closed, by itself and with enough of them."""
-        if first == closing.round:
-            return None  # it closes now
-        counts = self._store.closing_counts(closing.campaign, first)[first]
-        return (first, counts) if counts.sum() >= settings.minimum_reports else None
+    def _seed(self, closing: ClosingRecord) -> tuple[int, IntArray] | None:
+        """The first round that closed before this one, as it closed, if nobody had reported in one before it.
+
+        Whatever comes later, in whichever round, may be anybody's, and changes neither.
+        """
+        campaign, store = closing.campaign, self._store
+        waiting = (each.round for each in store.closings() if each.campaign == campaign)
+        closed = {*store.estimated_rounds(campaign), *store.given_up(campaign), *waiting}
+        first = min(closed, default=closing.round)
+        counts = store.closing_counts(campaign, first)
+        alone = not any(some.any() for number, some in counts.items() if number != first)
+        return (first, counts[first]) if alone and first != closing.round else None
 
     def publish(self, work: AnyWork, outcome: Outcome) -> bool:
         """Keep what a job led to; ``False`` where another process has, or another preparation is wanted.
