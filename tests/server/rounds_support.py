@@ -17,8 +17,9 @@ from geoveil.server.campaigns import Campaigns
 from geoveil.server.conclusion import Conclusion, Work, conclude
 from geoveil.server.problem import Problem
 from geoveil.server.settings_of_campaign import CampaignSettings
+from geoveil.server.upkeep import Upkeep
 from geoveil.server.worker import Jobs
-from geoveil.store import RoundRecord, Store, Upload
+from geoveil.store import ClosingRecord, RoundRecord, Store, Upload
 from store.memory import MemoryStore
 
 BOX = (48.8286, 2.2855, 48.8798, 2.3909)
@@ -54,6 +55,12 @@ def campaign_settings(**changed: Any) -> CampaignSettings:
         "minimum_round_hours": 0.0, **changed,
     }  # fmt: skip
     return CampaignSettings(**given)
+
+
+def tick(campaigns: Campaigns) -> list[ClosingRecord]:
+    """One look at the campaigns, by the same upkeep as before: it goes with them."""
+    upkeep: Upkeep = vars(campaigns).setdefault("upkeep", Upkeep(campaigns))
+    return upkeep.tick()
 
 
 _CONCLUDED: dict[tuple[Any, ...], Conclusion] = {}
@@ -114,7 +121,7 @@ class City:
 
     def due(self) -> list[Work]:
         """One look at the campaigns, and the work it found."""
-        return [Jobs(self.campaigns).work(closing) for closing in self.campaigns.tick()]
+        return [Jobs(self.campaigns).work(closing) for closing in tick(self.campaigns)]
 
     def estimated(self, number: int | None = None) -> dict[str, Any]:
         """The body of an estimate."""

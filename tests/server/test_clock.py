@@ -9,12 +9,13 @@ from typing import Any
 import pytest
 
 from geoveil.document.wire import MechanismDocument
-from geoveil.server import campaigns
-from geoveil.server.campaigns import QUEUED_S, Campaigns
+from geoveil.server import campaigns, upkeep
+from geoveil.server.campaigns import Campaigns
 from geoveil.server.trusted_clock import CERTAIN_S, JUMP_S, SETTLE_S, SLOW_S, TrustedClock
+from geoveil.server.upkeep import QUEUED_S
 from geoveil.server.worker import Jobs
 from geoveil.store import Store, copy_store, open_store, restore_backup, write_backup
-from server.rounds_support import HOUR, NOON, City, campaign_settings, concluded
+from server.rounds_support import HOUR, NOON, City, campaign_settings, concluded, tick
 from store.devices import kept_ids
 from store.memory import MemoryStore
 
@@ -148,7 +149,7 @@ class Town(City):
         until_s = self.machine.true_s + seconds
         while self.machine.true_s < until_s:
             self.machine.true_s += every_s
-            for closing in self.campaigns.tick():
+            for closing in tick(self.campaigns):
                 if not self.campaigns.clock.in_doubt:
                     work = Jobs(self.campaigns).work(closing)
                     Jobs(self.campaigns).publish(work, concluded(work))
@@ -215,7 +216,7 @@ def test_services_whose_clocks_are_apart_do_not_replace_each_others_rounds(wrong
     for _ in range(60):
         town.pass_s(1)
         other.true_s += 1
-        beside.tick()
+        tick(beside)
     assert town.usable().round == 1
     assert other.told == ["clock-apart"]
 
@@ -240,13 +241,13 @@ def test_an_estimate_that_waits_over_a_wrong_clock_opens_a_round_of_now(wrong_s:
     town.pass_s(SETTLE_S + 2)
     town.report(100)
     town.campaigns.close("paris")
-    (closing,) = town.campaigns.tick()
+    (closing,) = tick(town.campaigns)
     conclusion = concluded(Jobs(town.campaigns).work(closing))
     assert Jobs(town.campaigns).claim(closing, for_s=60)
     town.machine.wrong_s = 0
     town.campaigns.clock()
     town.machine.true_s += SETTLE_S + 1
-    (seen,) = town.campaigns.tick()  # whoever had it had it in another decade
+    (seen,) = tick(town.campaigns)  # whoever had it had it in another decade
     assert Jobs(town.campaigns).claim(closing, for_s=60, held_until_s=seen.claimed_until_s)
     Jobs(town.campaigns).publish(Jobs(town.campaigns).work(closing), conclusion)
     assert town.usable().round > 1
@@ -262,7 +263,7 @@ def test_a_round_that_closed_under_a_wrong_clock_keeps_nobody_waiting(wrong_s: f
     town.machine.wrong_s = 0
     for _ in range(60):  # its estimate takes its time
         town.machine.true_s += 1
-        town.campaigns.tick()
+        tick(town.campaigns)
     number = town.usable().round
     town.pass_s(2)
     assert town.campaigns.state("paris")["estimate"]["reports"] == 100
@@ -351,7 +352,7 @@ def test_a_backup_put_back_opens_above_everything_ever_published(
 
 def test_no_number_of_a_round_goes_back_however_large_it_is() -> None:
     for number in (1, campaigns.LARGEST_ROUND - 1, campaigns.LARGEST_ROUND, 2**31 - 2):
-        assert number <= campaigns._later(number, 2**40) <= max(number, campaigns.LARGEST_ROUND)
+        assert number <= upkeep._later(number, 2**40) <= max(number, campaigns.LARGEST_ROUND)
 
 
 @pytest.mark.parametrize("wrong_s", [-HOUR, -YEAR, 50 * YEAR, -50 * YEAR])

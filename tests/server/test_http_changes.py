@@ -14,6 +14,7 @@ from geoveil.store import open_store
 from geoveil.store.records import TABLES
 from server.conftest import InProcess
 from server.live import LYON, Live, new_id
+from server.rounds_support import tick
 from server.test_http_problems import assert_problem
 
 CAMPAIGN = "/api/campaigns/lyon"
@@ -31,7 +32,7 @@ def send(service: InProcess, mechanism: str, number: int = 1) -> Any:
 
 def work(service: InProcess) -> None:
     campaigns = service.service.campaigns
-    for each in map(Jobs(campaigns).work, campaigns.tick()):
+    for each in map(Jobs(campaigns).work, tick(campaigns)):
         Jobs(campaigns).publish(each, conclude(each))
 
 
@@ -192,16 +193,16 @@ def test_what_another_process_changed_is_known_at_the_next_look(
     one.request("DELETE", CAMPAIGN, operator=True)
     one.campaign(mechanism_hours=24)
     assert_problem(send(other, mechanism), "mechanism-expired")  # never counted under another
-    other.service.campaigns.tick()
+    other.service.upkeep.tick()
     assert "unknown-mechanism" in send(other, mechanism).text
     mechanism = other.mechanism()["id"]
     assert send(other, mechanism).status_code == 200
     for state, problem in (("paused", "campaign-paused"), ("ended", "campaign-ended")):
         change(one, state=state)
-        other.service.campaigns.tick()
+        other.service.upkeep.tick()
         assert_problem(send(other, mechanism), problem)
     one.request("DELETE", CAMPAIGN, operator=True)
-    other.service.campaigns.tick()
+    other.service.upkeep.tick()
     assert_problem(send(other, mechanism), "unknown-campaign")
 
 

@@ -18,6 +18,7 @@ from geoveil.server.worker import Jobs
 from geoveil.store import Upload, open_store
 from server.conftest import InProcess
 from server.live import HANG_S, Live, cells_of, new_id
+from server.rounds_support import tick
 from server.uploads import Ledger, Uploader, send_again, stored
 from store.memory import MemoryStore
 
@@ -156,7 +157,7 @@ def storm(
                     time.sleep(0.01)
                 assert service.post("/api/campaigns/lyon/rounds", operator=True).status_code == 202
                 campaigns = service.service.campaigns
-                for work in map(Jobs(campaigns).work, campaigns.tick()):
+                for work in map(Jobs(campaigns).work, tick(campaigns)):
                     Jobs(campaigns).publish(work, conclude(work))
                 mechanisms.append(service.mechanism())
         finally:

@@ -16,7 +16,7 @@ from geoveil.server.worker import Jobs
 from geoveil.store import open_store, write_backup
 from server.conftest import InProcess
 from server.live import HANG_S, Live, new_id
-from server.rounds_support import NOON, Clock
+from server.rounds_support import NOON, Clock, tick
 
 ADDRESS = "127.0.0.77"
 CANARIES = {
@@ -118,7 +118,7 @@ def test_the_log_of_the_database_is_emptied_by_and_by(
     log = tmp_path / "geoveil.db-wal"
     assert log.stat().st_size > 0
     clock.now += 61
-    service.service.campaigns.tick()
+    service.service.upkeep.tick()
     assert log.stat().st_size == 0
 
 
@@ -139,7 +139,7 @@ def send(service: InProcess, number: int) -> None:
 
 def work(service: InProcess) -> int:
     campaigns = service.service.campaigns
-    done = [Jobs(campaigns).work(closing) for closing in campaigns.tick()]
+    done = [Jobs(campaigns).work(closing) for closing in tick(campaigns)]
     return sum(Jobs(campaigns).publish(each, conclude(each)) for each in done)
 
 

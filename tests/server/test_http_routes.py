@@ -21,6 +21,7 @@ from geoveil.server.settings import Tokens
 from geoveil.server.worker import Jobs
 from server.conftest import InProcess
 from server.live import LYON, cells_of, new_id
+from server.rounds_support import tick
 from store.memory import MemoryStore
 
 CAMPAIGN = "/api/campaigns/lyon"
@@ -46,7 +47,7 @@ def estimate(service: InProcess, campaign: str = "lyon") -> None:
     """Close the round and make its estimate, as the worker would."""
     assert service.post(f"/api/campaigns/{campaign}/rounds", operator=True).status_code == 202
     campaigns = service.service.campaigns
-    for work in map(Jobs(campaigns).work, campaigns.tick()):
+    for work in map(Jobs(campaigns).work, tick(campaigns)):
         assert Jobs(campaigns).publish(work, conclude(work))
 
 

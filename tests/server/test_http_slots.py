@@ -19,6 +19,7 @@ from geoveil.server.worker import Jobs
 from geoveil.table.results import read_result
 from server.conftest import InProcess
 from server.live import LYON, Live, new_id
+from server.rounds_support import tick
 
 SLOTTED = {
     "id": "hours", "minimum_reports": 20, "zone": "Europe/Paris",
@@ -45,7 +46,7 @@ def send(service: InProcess, numbers: dict[int, int]) -> None:
 def closed(service: InProcess) -> None:
     assert service.post("/api/campaigns/hours/rounds", operator=True).status_code == 202
     campaigns = service.service.campaigns
-    for closing in campaigns.tick():
+    for closing in tick(campaigns):
         work = Jobs(campaigns).work(closing)
         assert Jobs(campaigns).publish(work, conclude(work))
 

@@ -16,17 +16,15 @@ from geoveil.campaign import rounds
 from geoveil.channel.channel import Tally
 from geoveil.document.wire import MechanismDocument
 from geoveil.errors import InvalidInput
-from geoveil.server.campaigns import (
-    QUEUED_S,
-    Campaigns,
-)
+from geoveil.server.campaigns import Campaigns
 from geoveil.server.conclusion import NothingToRelease, conclude
 from geoveil.server.round_documents import SLOW_CLOCKS_S, served
+from geoveil.server.upkeep import QUEUED_S
 from geoveil.server.worker import Jobs
-from geoveil.store import CampaignRecord, Progress, RoundRecord, RoundTimes, open_store
+from geoveil.store import Progress, RoundRecord, RoundTimes, open_store
 from geoveil.store.sqlite import SqliteStore
 from geoveil.verify.guard import Guarded, GuardedUpdate
-from server.rounds_support import HOUR, NOON, City, Clock, campaign_settings, raises_problem
+from server.rounds_support import HOUR, NOON, City, Clock, campaign_settings, raises_problem, tick
 from store.disk import Disk, Shadow, remains
 from store.memory import MemoryStore, open_any
 
@@ -95,9 +93,9 @@ def test_late_reports_count_under_the_mechanism_they_carry() -> None:
 def test_a_round_closes_at_its_size() -> None:
     city = City(campaign_settings(round_size=150))
     city.report(149)
-    assert city.campaigns.tick() == []
+    assert tick(city.campaigns) == []
     city.report(1)
-    assert [(work.campaign, work.round) for work in city.campaigns.tick()] == [("paris", 1)]
+    assert [(work.campaign, work.round) for work in tick(city.campaigns)] == [("paris", 1)]
 
 
 @pytest.mark.usefixtures("one_design")
@@ -106,15 +104,15 @@ def test_a_round_closes_on_schedule_once_it_has_the_minimum() -> None:
     city.report(99)
     city.wait(6 * HOUR - 1)
     city.report(50)
-    assert city.campaigns.tick() == []
+    assert tick(city.campaigns) == []
     city.wait(1)
     city.work()
     assert city.estimated()["reports"] == 149
     city.wait(6 * HOUR)
     city.report(99)
-    assert city.campaigns.tick() == []
+    assert tick(city.campaigns) == []
     city.report(1)
-    assert [work.round for work in city.campaigns.tick()] == [2]
+    assert [work.round for work in tick(city.campaigns)] == [2]
 
 
 def test_a_round_closed_by_hand_twice_is_closed_once() -> None:
@@ -122,7 +120,7 @@ def test_a_round_closed_by_hand_twice_is_closed_once() -> None:
     city.report(100)
     assert city.campaigns.close("paris") == 1
     assert city.campaigns.close("paris") == 1
-    assert len(city.campaigns.tick()) == 1
+    assert len(tick(city.campaigns)) == 1
 
 
 @pytest.mark.parametrize("reports", [0, 1, 99])
@@ -134,7 +132,7 @@ def test_nothing_is_released_below_the_minimum(reports: int) -> None:
         city.campaigns.close("paris")
     for _ in range(4):
         city.wait(HOUR)
-        assert city.campaigns.tick() == []
+        assert tick(city.campaigns) == []
         for number in (None, 1):
             with raises_problem("no-estimate-yet"):
                 city.campaigns.estimate("paris", number)
@@ -147,7 +145,7 @@ def test_rounds_below_the_minimum_are_used_in_no_estimate() -> None:
     small = city.campaigns.mechanism("paris")
     city.report(99)
     city.wait(2 * HOUR)
-    city.campaigns.tick()
+    tick(city.campaigns)
     city.report(300)
     city.campaigns.close("paris")
     city.work()
@@ -184,7 +182,7 @@ def test_an_expired_document_is_renewed_with_the_same_belief() -> None:
     old = city.campaigns.mechanism("paris")
     city.report(99)
     city.wait(48 * HOUR)
-    assert city.campaigns.tick() == []
+    assert tick(city.campaigns) == []
     new = city.campaigns.mechanism("paris")
     before, after = MechanismDocument.read(old.document), MechanismDocument.read(new.document)
     assert (before.round, after.round) == (2, 3)
@@ -228,7 +226,7 @@ def test_a_campaign_ends_with_its_last_round() -> None:
     assert city.campaigns.state("paris")["reports_counted"] == {"round": 130, "all": 230}
     assert last.accept_until_s == last.expires_at_s + 24 * HOUR
     city.wait(10_000 * HOUR)
-    assert city.campaigns.tick() == []
+    assert tick(city.campaigns) == []
     assert city.campaigns.close("paris") == 2
     with raises_problem("unknown-round"):
         city.campaigns.estimate("paris", 3)
@@ -289,7 +287,7 @@ def test_a_campaign_ends_without_estimate_when_its_last_document_expires_too_sma
     city = City(campaign_settings(rounds=1, mechanism_hours=1.0))
     city.report(99)
     city.wait(HOUR)
-    assert city.campaigns.tick() == []
+    assert tick(city.campaigns) == []
     assert city.campaigns.state("paris")["state"] == "finished"
     city.report(1, under=city.campaigns.mechanism("paris"))  # a late one makes it large enough
     city.work()
@@ -387,11 +385,11 @@ def test_no_document_is_read_while_nothing_is_due() -> None:
     city.work()
 
     def read_by_ticks() -> int:
-        city.campaigns.tick()
+        tick(city.campaigns)
         before = store.asked
         for _ in range(3):
             city.wait(1)
-            city.campaigns.tick()
+            tick(city.campaigns)
             assert city.campaigns.mechanism("rome").campaign == "rome"
         return store.asked - before
 
@@ -399,7 +397,7 @@ def test_no_document_is_read_while_nothing_is_due() -> None:
     city.wait(HOUR)
     assert read_by_ticks() == 0, "Oslo should close, and has too few reports"
     city.wait(HOUR)
-    assert city.campaigns.tick() == []
+    assert tick(city.campaigns) == []
     rounds = {name: city.campaigns.look(name).number for name in ("paris", "bern", "oslo", "rome")}
     assert rounds == {"paris": 1, "bern": 1, "oslo": 2, "rome": 2}, "two are finished for good"
     assert read_by_ticks() == 0
@@ -409,7 +407,7 @@ def test_no_document_is_read_while_nothing_is_due() -> None:
     del store.rounds_concluded
     city.campaign = "bern"
     city.report(100, under=store.last_round("bern"))
-    assert [each.campaign for each in city.campaigns.tick()] == ["bern"], "late reports are seen"
+    assert [each.campaign for each in tick(city.campaigns)] == ["bern"], "late reports are seen"
 
 
 def test_what_a_request_changes_while_a_tick_reads_is_not_forgotten(monkeypatch) -> None:
@@ -423,7 +421,7 @@ def test_what_a_request_changes_while_a_tick_reads_is_not_forgotten(monkeypatch)
         return read
 
     monkeypatch.setattr(city.store, "last_rounds", read_then_closed)
-    city.campaigns.tick()
+    tick(city.campaigns)
     assert city.campaigns.mechanism("paris").closed_at_s is not None
 
 
@@ -473,7 +471,7 @@ def test_a_campaign_made_anew_by_another_process_has_its_own_settings() -> None:
     assert other.settings("paris").minimum_reports == 1
     city.campaigns.delete("paris")
     city.campaigns.create(campaign_settings(minimum_reports=100))
-    other.tick()
+    tick(other)
     assert other.settings("paris").minimum_reports == 100
 
 
@@ -594,7 +592,7 @@ def test_fakes_are_found_in_a_mechanism_that_was_renewed() -> None:
     city.work()
     city.report(20)
     city.wait(721 * HOUR)
-    city.campaigns.tick()
+    tick(city.campaigns)
     target = 40
     city.count([target] * 90, city.campaigns.mechanism("paris"))
     city.report(2000)
@@ -721,7 +719,7 @@ def test_ids_of_rounds_that_accept_nothing_are_dropped() -> None:
     city.store.forget_ids = lambda *, now_s: forgotten.append(forget(now_s=now_s))  # type: ignore[method-assign,assignment]
     for seconds in (HOUR + 10, QUEUED_S - 70, 130):
         city.wait(seconds)
-        city.campaigns.tick()
+        tick(city.campaigns)
     assert forgotten == [0, 0, 100]
     assert city.store.counts("paris")[1].sum() == 100
 
@@ -749,7 +747,7 @@ def test_a_campaign_made_anew_with_the_same_settings_is_another_to_other_process
     city.campaigns.delete("paris")
     city.wait(1)
     city.campaigns.create(city.settings)
-    other.tick()
+    tick(other)
     assert other.find(old) is None
     assert other.find(city.campaigns.mechanism("paris").mechanism) is not None
 
@@ -761,15 +759,15 @@ def test_a_campaign_deleted_during_a_look_keeps_no_other_from_closing() -> None:
     )
     lyon.report(100)
     other = Campaigns(city.store, clock=city.clock)
-    known = other._known
+    refresh = other.refresh
 
-    def known_until_now() -> list[CampaignRecord]:
-        campaigns = known()
+    def seen_until_now() -> list[RoundTimes]:
+        newest = refresh()
         city.store.delete_campaign("paris")
-        return campaigns
+        return newest
 
-    other._known = known_until_now  # type: ignore[method-assign]
-    assert [closing.campaign for closing in other.tick()] == ["lyon"]
+    other.refresh = seen_until_now  # type: ignore[method-assign]
+    assert [closing.campaign for closing in tick(other)] == ["lyon"]
 
 
 @pytest.mark.parametrize("set_s", [-HOUR, HOUR])

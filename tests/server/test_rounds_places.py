@@ -24,7 +24,7 @@ from geoveil.server.worker import Jobs
 from geoveil.space import Points, space_from_dict
 from geoveil.space.outline import read_outlines
 from geoveil.store import Store, open_store
-from server.rounds_support import BOX, City, campaign_settings, raises_problem
+from server.rounds_support import BOX, City, campaign_settings, raises_problem, tick
 
 SOUTH, WEST, NORTH, EAST = BOX
 
@@ -189,7 +189,7 @@ def test_an_expired_round_over_cells_is_renewed_with_them() -> None:
     city = City()
     city.campaigns.draw("paris", some_cells())
     city.wait(31 * 24 * 3600)
-    city.campaigns.tick()
+    tick(city.campaigns)
     record = city.campaigns.mechanism("paris")
     assert (record.number, record.around) == (3, 1)
 

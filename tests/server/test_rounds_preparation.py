@@ -34,7 +34,7 @@ from geoveil.space import MaskedGrid
 from geoveil.space.outline import Outline
 from geoveil.store import PreparationRecord, Store, open_store, restore_backup, write_backup
 from server.live import Live, new_id
-from server.rounds_support import HOUR, City, Clock, campaign_settings, raises_problem
+from server.rounds_support import HOUR, City, Clock, campaign_settings, raises_problem, tick
 from store.memory import MemoryStore
 
 PATIENCE_S = 300.0
@@ -118,7 +118,7 @@ def test_a_campaign_of_many_cells_says_that_it_is_being_prepared(campaigns: Camp
         campaigns.estimate("paris")
     with raises_problem("unknown-round"):
         campaigns.estimate("paris", 1)
-    assert campaigns.tick() == []
+    assert tick(campaigns) == []
     assert campaigns.store.rounds("paris") == []
 
 
@@ -256,7 +256,7 @@ def test_what_cannot_be_made_ends_the_campaign_and_says_why(
         campaigns.mechanism("paris")
     with raises_problem("campaign-ended"):
         campaigns.draw("paris", [WEST])
-    assert campaigns.tick() == []
+    assert tick(campaigns) == []
     with pytest.raises(
         InvalidInput, match="must be fewer at ε"
     ):  # a small one is refused with the same words
@@ -360,7 +360,7 @@ def test_limits_of_an_open_box_are_prepared_and_no_report_under_the_box_enters_t
         city.campaigns.mechanism("paris")
     city.count([0, 1, 2], box)  # devices that had fetched it before
     city.wait(31 * 24 * HOUR)  # the box expires: no round follows it meanwhile
-    assert city.campaigns.tick() == []
+    assert tick(city.campaigns) == []
     assert len(city.store.rounds("paris")) == 1
     prepared(city.campaigns)
     city.wait(2)
@@ -421,7 +421,7 @@ def test_a_backup_put_back_prepares_above_all_that_may_have_opened_since(
     copied_at_s = again.copied_at_s()
     assert copied_at_s is not None
     campaigns = Campaigns(again, clock=Clock(now=copied_at_s + 100.0))
-    campaigns.tick()
+    tick(campaigns)
     prepared(campaigns)
     number = campaigns.mechanism("paris").number
     assert number == 1 + 10 * 100
@@ -473,7 +473,7 @@ def test_a_box_of_too_many_cells_waits_for_city_limits(
     assert Jobs(campaigns).preparations() == [], "nothing is made, and nothing is refused"
     with raises_problem("campaign-preparing", "waits for the city limits"):
         campaigns.mechanism("paris")
-    assert campaigns.tick() == []
+    assert tick(campaigns) == []
     corners = [(2.28, 48.82), (2.41, 48.82), (2.41, 48.89), (2.28, 48.89), (2.28, 48.82)]
     everywhere = Outline("everywhere", ((np.array(corners),),))
     with pytest.raises(InvalidInput, match="the area must leave at most 30 cells of 1 km, not"):

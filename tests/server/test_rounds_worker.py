@@ -62,6 +62,7 @@ from server.rounds_support import (
     campaign_settings,
     concluded,
     raises_problem,
+    tick,
 )
 from store.memory import MemoryStore, open_any
 
@@ -171,7 +172,7 @@ def closed(city: City, reports: int = 200) -> ClosingRecord:
     """A closing to work on."""
     city.report(reports)
     city.campaigns.close(city.campaign)
-    (closing,) = city.campaigns.tick()
+    (closing,) = tick(city.campaigns)
     return closing
 
 
@@ -197,7 +198,7 @@ def test_a_killed_process_is_started_again_and_the_result_is_the_same(
     with raises_problem("no-estimate-yet"):
         town.campaigns.estimate("paris", 2)
     town.report(10)  # uploads go on; the closing keeps its counts
-    (again,) = town.campaigns.tick()
+    (again,) = tick(town.campaigns)
     assert watched.worker.submit(again)
     assert watched.next() == "estimate-made"
     assert watched.worker.pid not in (None, first)
@@ -243,14 +244,14 @@ def test_a_claimed_closing_is_left_to_the_other_process(city: City, here: Watche
     lyon = City(campaign_settings(id="lyon", cell_km=2.0), store=city.store, clock=city.clock)
     lyon.report(100)
     lyon.campaigns.close("lyon")
-    for each in lyon.campaigns.tick():
+    for each in tick(lyon.campaigns):
         here.worker.submit(each)
     assert here.next() == "estimate-made"  # of the one that nobody has
     assert [known.campaign for known in city.store.closings()] == ["paris"]
     assert not here.worker.submit(work)
     for seconds in (ELSEWHERE_S, CLAIM_S):  # the other process has died
         city.wait(seconds)
-        assert [here.worker.submit(left) for left in city.campaigns.tick()] == [True]
+        assert [here.worker.submit(left) for left in tick(city.campaigns)] == [True]
         while here.worker.waiting:
             time.sleep(0.001)
     assert here.next() == "estimate-made"
@@ -262,7 +263,7 @@ def taken_over_s(city: City, uptime: Clock, other: Callable[[], object] = lambda
     watched = Watched(city.campaigns, Here(), uptime)
     try:
         for second in range(0, 301, int(ELSEWHERE_S)):
-            for closing in city.campaigns.tick():
+            for closing in tick(city.campaigns):
                 watched.worker.submit(closing)
             while watched.worker.waiting:
                 time.sleep(0.001)
@@ -427,7 +428,7 @@ def test_a_large_campaign_keeps_no_small_one_waiting(city: City) -> None:
     for number in (1, 2):
         lyon.report(100)
         lyon.campaigns.close("lyon")
-        for each in lyon.campaigns.tick():
+        for each in tick(lyon.campaigns):
             watched.worker.submit(each)
         assert watched.next() == "estimate-made"
         lyon.wait(2)
@@ -465,7 +466,7 @@ def test_an_estimate_of_many_cells_keeps_no_long_one_and_no_preparation_waiting(
     lyon = City(campaign_settings(id="lyon", cell_km=2.0), store=city.store, clock=city.clock)
     lyon.report(100)
     lyon.campaigns.close("lyon")
-    (closing,) = (each for each in lyon.campaigns.tick() if each.campaign == "lyon")
+    (closing,) = (each for each in tick(lyon.campaigns) if each.campaign == "lyon")
     assert watched.worker.submit(closing)
     assert watched.next() == "estimate-made"
     assert lyon.campaigns.estimate("lyon").round == 1
@@ -492,7 +493,7 @@ def test_an_estimate_that_always_fails_is_given_up_and_the_campaign_goes_on(city
     first = closed(city)
     told, began = [], city.clock.now
     while "estimate-given-up" not in told:
-        (closing,) = city.campaigns.tick()
+        (closing,) = tick(city.campaigns)
         if watched.worker.submit(closing):
             told.append(watched.next())
             if len(told) == MOST_FAILURES:
@@ -502,7 +503,7 @@ def test_an_estimate_that_always_fails_is_given_up_and_the_campaign_goes_on(city
         city.wait(1)
     assert told == ["estimate-failed"] * MOST_FAILURES + ["estimate-given-up"]
     assert city.clock.now - began > 2 ** (MOST_FAILURES - 3)  # pauses grew
-    assert city.campaigns.tick() == []
+    assert tick(city.campaigns) == []
     city.wait(2)
     assert city.campaigns.mechanism("paris").number == 2
     city.report(150)
@@ -529,10 +530,10 @@ def test_a_campaign_at_its_end_stays_there_when_a_round_before_is_given_up(
     )
     jobs, failing = Jobs(city.campaigns), closed(city, 100)
     city.wait(HOUR + 1)  # its estimate takes so long that the next round opens without it
-    city.campaigns.tick()
+    tick(city.campaigns)
     city.report(150)
     city.campaigns.close("paris")
-    _, last = city.campaigns.tick()
+    _, last = tick(city.campaigns)
     work = jobs.work(last)
     assert work.last
     while city.store.failed(failing) < MOST_FAILURES:
@@ -546,10 +547,10 @@ def test_a_campaign_at_its_end_stays_there_when_a_round_before_is_given_up(
         assert jobs.work(last).last
         for _ in range(2):
             city.wait(2)
-            city.campaigns.tick()
+            tick(city.campaigns)
             assert city.campaigns.state("paris")["state"] == "finished"
     city.wait(2 * HOUR)
-    assert city.campaigns.tick() == []
+    assert tick(city.campaigns) == []
     assert city.campaigns.state("paris")["state"] == "finished"
     assert (city.estimated()["round"], city.estimated()["reports"]) == (2, 250)
     with raises_problem("no-estimate-yet", "round 1 and gets none: .* 10 attempts that failed"):
@@ -711,7 +712,7 @@ def test_a_campaign_made_anew_never_gets_the_estimate_of_the_deleted_one(city: C
     while watched.worker.waiting:
         time.sleep(0.01)
     city.wait(ELSEWHERE_S)
-    assert [watched.worker.submit(left) for left in city.campaigns.tick()] == [True]
+    assert [watched.worker.submit(left) for left in tick(city.campaigns)] == [True]
     assert watched.next() == "estimate-made"
     assert city.campaigns.estimate("paris").reports == 150
     assert watched.worker.stop(PATIENCE_S)
@@ -743,7 +744,7 @@ def test_a_campaign_deleted_when_its_estimate_is_given_up_ends_no_work(
     closed(city)
     while city.store.closings() and time.monotonic() < until_s:
         city.wait(ELSEWHERE_S)
-        for left in city.campaigns.tick():
+        for left in tick(city.campaigns):
             watched.worker.submit(left)
         time.sleep(0.1)
     assert watched.next() == "estimate-made"
@@ -786,7 +787,7 @@ def test_what_fails_is_tried_again_after_longer_and_longer(
     other = City(campaign_settings(id="lyon", cell_km=2.0), store=city.store, clock=city.clock)
     other.report(100)
     other.campaigns.close("lyon")
-    work = next(work for work in other.campaigns.tick() if work.campaign == "lyon")
+    work = next(work for work in tick(other.campaigns) if work.campaign == "lyon")
     assert here.worker.submit(work)
     assert here.next() == "estimate-made"
     assert other.campaigns.estimate("lyon").round == 1
@@ -898,7 +899,7 @@ def test_stopping_does_not_wait_for_an_estimate(
     process.over = False  # the next test may start another
     with pytest.raises(ProcessLookupError):
         os.kill(pid, 0)
-    (left,) = town.campaigns.tick()
+    (left,) = tick(town.campaigns)
     assert left.round == 2
     assert Jobs(town.campaigns).claim(
         left, for_s=60

@@ -31,6 +31,7 @@ from geoveil.server.openapi import Audience, Operation, Regions
 from geoveil.server.pages import Pages
 from geoveil.server.settings import Settings, Tokens
 from geoveil.server.trusted_clock import TrustedClock
+from geoveil.server.upkeep import Upkeep
 from geoveil.server.uploads import PREFIX, STORE_S, SUFFIX, Uploads, campaign_of_upload
 from geoveil.server.worker import Worker
 from geoveil.store import GroupWriter, Overloaded, Store, StoreFailed
@@ -82,6 +83,7 @@ class Service:
         self.log = log or Log(settings.log_level)
         self.clock = clock or TrustedClock(tell=self.log.event)
         self.campaigns = Campaigns(store, clock=self.clock)
+        self.upkeep = Upkeep(self.campaigns)
         self.writer = GroupWriter(store, most_waiting=settings.queue_limit)
         self.worker = Worker(self.campaigns, event=self._done, fault=self._not_done)
         self.calculator = Calculator()
@@ -247,7 +249,7 @@ class Service:
             await asyncio.sleep(seconds)
 
     def _look(self) -> None:
-        for closing in self.campaigns.tick():
+        for closing in self.upkeep.tick():
             self.worker.submit(closing)
         for wanted in self.worker.jobs.preparations():
             self.worker.submit(wanted)

@@ -20,7 +20,6 @@ from geoveil.server.shapes import Drawn, space_of
 from geoveil.server.trusted_clock import TrustedClock
 from geoveil.store import (
     CampaignRecord,
-    ClosingRecord,
     EstimateRecord,
     RoundRecord,
     RoundTimes,
@@ -30,12 +29,6 @@ from geoveil.store import (
 
 FRESH_S = 1.0
 """How old an answer about what changes may be, so that several processes agree within a second."""
-FORGET_EVERY_S = 60.0
-"""How often the ids of rounds that accept nothing any more are dropped."""
-QUEUED_S = 600
-"""How long after its end a round keeps its ids: reports taken in time may still wait for a commit."""
-MOST_ROUNDS_A_SECOND = 10
-"""More than can be opened in one campaign: each needs a look at the store and an estimate."""
 LARGEST_ROUND = 999_999_999
 """No address names a later one, and no device takes one of twice as many."""
 _MOST_ROUNDS, _MOST_UNKNOWN = 4096, 1024
@@ -51,8 +44,7 @@ class Campaigns:
     """All campaigns of a store. Thread-safe; every call blocks but :meth:`find` of a known mechanism.
 
     What never changes (settings, published rounds) is kept here; what changes is read from the store
-    again when it is more than a second old by ``clock``. While that is in doubt no round is closed or
-    opened, and no id is forgotten.
+    again when it is more than a second old by ``clock``.
     """
 
     def __init__(self, store: Store, *, clock: TrustedClock | None = None) -> None:
@@ -63,15 +55,11 @@ class Campaigns:
         """Campaign → when it was made and its settings as they are kept, and read."""
         self.published: dict[str, RoundRecord] = {}
         """Mechanism → its round, of those that :meth:`find` has met; for a look without waiting."""
-        self._looked_at = self.clock()
-        self._began = False
         self._unknown: dict[str, float] = {}
         self._current: dict[str, tuple[float, RoundRecord]] = {}
         self._states: dict[str, tuple[float, dict[str, Any]]] = {}
-        self._changes: Counter[str] = Counter()
+        self.changes: Counter[str] = Counter()
         """Campaign → how often something was changed here, for looks that were under way meanwhile."""
-        self._settled: dict[str, tuple[RoundTimes, bool]] = {}
-        """Campaign → its newest round, and whether it had expired, where a look at it changed nothing."""
         self._over: dict[str, str] = {}
         """Campaign that is finished → its last mechanism: it stays so until another follows."""
         self._standing: dict[str, State] = {}
@@ -208,7 +196,7 @@ class Campaigns:
         since, state = self._states.get(campaign, (None, None))
         if state is not None and self._fresh(since):
             return state
-        changes = self._changes[campaign]
+        changes = self.changes[campaign]
         now, settings, record = self.clock(), self.settings(campaign), self._record(campaign)
         progress, latest = self.store.progress(campaign), self.store.estimate(campaign)
         concluded = self.store.rounds_concluded(campaign)
@@ -220,7 +208,7 @@ class Campaigns:
         )
         with self._lock:  # what was read before a change, or before another's look, is not kept
             since, _ = self._states.get(campaign, (now, None))
-            if self._changes[campaign] == changes and not now < since < now + FRESH_S:
+            if self.changes[campaign] == changes and not now < since < now + FRESH_S:
                 self._states[campaign] = (now, state)
         return state
 
@@ -232,7 +220,7 @@ class Campaigns:
                 over.add(last.campaign)
             elif last.closed_at_s is not None or now >= last.expires_at_s:
                 with suppress(Problem):  # it was deleted meanwhile
-                    if self._finished(last, self.settings(last.campaign)):
+                    if self.is_over(last, self.settings(last.campaign)):
                         over.add(last.campaign)
                         self._over[last.campaign] = last.mechanism
         return over
@@ -310,7 +298,7 @@ class Campaigns:
         with self._lock:
             self._settings.pop(campaign, None)
             self._standing.pop(campaign, None)
-            self._changes.pop(campaign, None)
+            self.changes.pop(campaign, None)
             for mechanism in [m for m, r in self.published.items() if r.campaign == campaign]:
                 del self.published[mechanism]
 
@@ -324,7 +312,7 @@ class Campaigns:
         """
         minimum = self.settings(campaign).minimum_reports
         current = self._prepared(campaign)
-        if current.closed_at_s is None and not self._close(current, minimum):
+        if current.closed_at_s is None and not self.close_if_large(current, minimum):
             current = self.look(campaign)
             if current.closed_at_s is None:
                 if self._record(campaign).state == "ended":
@@ -343,7 +331,7 @@ class Campaigns:
         ``campaign-preparing``, ``campaign-ended`` or, once the last round is closed, ``campaign-finished``.
         """
         current = self._going_on(campaign)
-        self._renew(current, self.settings(campaign), current.number + 1)
+        self.renew(current, self.settings(campaign), current.number + 1)
         return self.look(campaign).number
 
     def _going_on(self, campaign: str) -> RoundRecord:
@@ -351,81 +339,12 @@ class Campaigns:
         if self._record(campaign).state == "ended":
             raise Problem("campaign-ended", "a campaign that has ended opens no rounds")
         current = self._prepared(campaign)
-        if current.closed_at_s is not None and self._finished(current, self.settings(campaign)):
+        if current.closed_at_s is not None and self.is_over(current, self.settings(campaign)):
             last = f"round {current.number} was the last of the campaign"
             raise Problem("campaign-finished", f"{last}; make another campaign for more")
         return current
 
-    def tick(self) -> list[ClosingRecord]:
-        """Look at every campaign once: close what is due, renew what expired, drop old ids.
-
-        Returns the closings without an estimate, for a ``Worker``.
-        """
-        self.clock.compare()
-        if not self.clock.in_doubt:
-            if not self._began:
-                self._open_above()
-            waiting = {each.campaign for each in self.store.preparations()}
-            self._known()
-            asked = self.clock()
-            for last in self.store.last_rounds():
-                self._look_without_reading(last, asked)
-                if last.campaign not in waiting:
-                    with suppress(Problem):  # it was deleted or has ended meanwhile
-                        self._attend(last, self.settings(last.campaign))
-            self._keep_house()
-        else:
-            self._known()
-        return self.store.closings()
-
-    def _known(self) -> list[CampaignRecord]:
-        """All campaigns; what another process has changed or deleted is known here from now on.
-
-        One that was made under the id of one that was deleted is another.
-        """
-        campaigns = self.store.campaigns()
-        kept = {each.id: (each.created_at_s, each.settings) for each in campaigns}
-        self._standing = {campaign.id: campaign.state for campaign in campaigns}
-        known = list(self._settings.items())
-        for campaign in [each for each, (read, _) in known if kept.get(each) != read]:
-            self._forget_all(campaign)
-        return campaigns
-
-    def _open_above(self) -> None:
-        """Where the store is a backup, open rounds above all that may have been published since."""
-        copied_at_s = self.store.copied_at_s()
-        if copied_at_s is not None:
-            # of either sign: a clock that was set back hides how much has passed
-            passed = MOST_ROUNDS_A_SECOND * abs(int(self.clock()) - copied_at_s)
-            waiting = {each.campaign: each for each in self.store.preparations()}
-            for campaign in self.store.campaigns():
-                if campaign.id in waiting:
-                    wanted = waiting[campaign.id]
-                    self.store.prepare(replace(wanted, round=_later(wanted.round, passed)))
-                    continue
-                if campaign.state == "ended":
-                    continue
-                current, settings = self.look(campaign.id), self.settings(campaign.id)
-                if not self._finished(current, settings):
-                    self._renew(current, settings, _later(current.number, passed) + 1)
-            self.store.mark_copy(None)
-        self._began = True
-
-    def _keep_house(self) -> None:
-        """Once a minute: keep the time, drop the ids of rounds that accept nothing any more, and settle."""
-        now = self.clock()
-        if 0 <= now - self._looked_at < FORGET_EVERY_S:
-            return
-        self._looked_at = now
-        self.store.keep_time(int(now))
-        if self.clock.certain:
-            self.store.forget_ids(now_s=int(now) - QUEUED_S)
-        self.store.settle()
-
-    # -- inside ----------------------------------------------------------------------------------
-
-    def _fresh(self, since: float | None) -> bool:
-        return since is not None and 0 <= self.clock() - since < FRESH_S
+    # -- rounds, for upkeep and worker -------------------------------------------------------------
 
     def look(self, campaign: str) -> RoundRecord:
         """The current round as the store has it now: the last one."""
@@ -440,35 +359,26 @@ class Campaigns:
         self._current[campaign] = (now, current)
         return current
 
-    def _look_without_reading(self, last: RoundTimes, asked: float) -> None:
-        """Know the newest round as it was when all were asked for, where its document is here."""
-        since, known = self._current.get(last.campaign, (asked, None))
-        if known is not None and known.mechanism == last.mechanism and since < asked:
-            now = replace(known, closed_at_s=last.closed_at_s, total=last.total)
-            self._current[last.campaign] = (asked, now)
+    def refresh(self) -> list[RoundTimes]:
+        """Know what another process has changed or deleted; the newest rounds of running campaigns.
 
-    def _prepared(self, campaign: str) -> RoundRecord:
-        """The current round of a campaign whose mechanism is made; ``campaign-preparing`` else."""
-        if self._record(campaign).state != "ended":
-            round_documents.check_prepared(
-                self.store.preparation(campaign), self.settings(campaign)
-            )
-        return self.look(campaign)
+        One that was made under the id of one that was deleted is another.
+        """
+        campaigns = self.store.campaigns()
+        kept = {each.id: (each.created_at_s, each.settings) for each in campaigns}
+        self._standing = {campaign.id: campaign.state for campaign in campaigns}
+        known = list(self._settings.items())
+        for campaign in [each for each, (read, _) in known if kept.get(each) != read]:
+            self._forget_all(campaign)
+        asked, newest = self.clock(), self.store.last_rounds()
+        for last in newest:  # known as it was then, where its document is here
+            since, seen = self._current.get(last.campaign, (asked, None))
+            if seen is not None and seen.mechanism == last.mechanism and since < asked:
+                now = replace(seen, closed_at_s=last.closed_at_s, total=last.total)
+                self._current[last.campaign] = (asked, now)
+        return newest
 
-    def forget(self, campaign: str) -> None:
-        """What is kept here of a campaign that was changed is read anew."""
-        self._changes[campaign] += 1
-        for known in (self._current, self._states, self._settled, self._over):
-            known.pop(campaign, None)
-
-    def _close(self, current: RoundRecord, minimum: int) -> bool:
-        closed = VERSION_1 not in current.document and self.store.close_round(
-            current.campaign, current.number, minimum=minimum, at_s=int(self.clock())
-        )
-        self.forget(current.campaign)
-        return closed
-
-    def _finished(self, current: RoundRecord | RoundTimes, settings: CampaignSettings) -> bool:
+    def is_over(self, current: RoundRecord | RoundTimes, settings: CampaignSettings) -> bool:
         """Whether the last round of a campaign is closed, or would be if it had enough reports."""
         if settings.rounds is None:
             return False
@@ -477,32 +387,15 @@ class Campaigns:
             return settings.ends_with(concluded)
         return settings.ends_with(concluded + 1) and self.clock() >= current.expires_at_s
 
-    def _attend(self, last: RoundTimes, settings: CampaignSettings) -> None:
-        """Look at the newest round of a campaign, and read it where there may be something to do."""
-        now = int(self.clock())
-        seen = last, now >= last.expires_at_s
-        due = seen[1] or (last.closed_at_s is None and settings.is_due(last, now))
-        if _ahead(last, now) or (due and self._settled.get(last.campaign) != seen):
-            self._roll_over(self.look(last.campaign), settings)
-            self._settled[last.campaign] = seen
+    def close_if_large(self, current: RoundRecord, minimum: int) -> bool:
+        """Close a round that has at least so many reports; whether it was closed by this."""
+        closed = VERSION_1 not in current.document and self.store.close_round(
+            current.campaign, current.number, minimum=minimum, at_s=int(self.clock())
+        )
+        self.forget(current.campaign)
+        return closed
 
-    def _roll_over(self, current: RoundRecord, settings: CampaignSettings) -> None:
-        now = int(self.clock())
-        ahead = _ahead(current, now)
-        if current.closed_at_s is not None:
-            # nobody need wait for the estimate with a document of no use
-            if (ahead or now >= current.expires_at_s) and not self._finished(current, settings):
-                self._renew(current, settings, current.number + 1)
-        elif ahead:
-            self._renew(current, settings, current.number + 1)
-        elif not settings.is_due(current, now):
-            return
-        elif current.total >= settings.minimum_reports:
-            self._close(current, settings.minimum_reports)
-        elif now >= current.expires_at_s and not self._finished(current, settings):
-            self._renew(current, settings, current.number + 1)
-
-    def _renew(self, current: RoundRecord, settings: CampaignSettings, number: int) -> None:
+    def renew(self, current: RoundRecord, settings: CampaignSettings, number: int) -> None:
         """Open a round from now on with the mechanism of the last."""
         now = int(self.clock())
         record = round_documents.renewed(current, settings, now, number)
@@ -510,15 +403,24 @@ class Campaigns:
         self.store.replace_document(record, after=current.number, at_s=now, still_open=seen_open)
         self.forget(current.campaign)
 
+    def forget(self, campaign: str) -> None:
+        """What is kept here of a campaign that was changed is read anew."""
+        self.changes[campaign] += 1
+        for known in (self._current, self._states, self._over):
+            known.pop(campaign, None)
 
-def _ahead(opened: RoundRecord | RoundTimes, now_s: int) -> bool:
-    """Whether a round opened in the future: the clock was wrong when it did."""
-    return opened.opened_at_s > now_s + round_documents.SLOW_CLOCKS_S
+    # -- inside ------------------------------------------------------------------------------------
 
+    def _fresh(self, since: float | None) -> bool:
+        return since is not None and 0 <= self.clock() - since < FRESH_S
 
-def _later(number: int, rounds: int) -> int:
-    """The number so many rounds later, or half-way to the largest: also where a clock is decades wrong."""
-    return number + min(rounds, max(LARGEST_ROUND - number, 0) // 2)
+    def _prepared(self, campaign: str) -> RoundRecord:
+        """The current round of a campaign whose mechanism is made; ``campaign-preparing`` else."""
+        if self._record(campaign).state != "ended":
+            round_documents.check_prepared(
+                self.store.preparation(campaign), self.settings(campaign)
+            )
+        return self.look(campaign)
 
 
 def _area_fixed() -> Problem:

@@ -1,0 +1,123 @@
+"""What a service does each second: rounds that are due close, rounds that expired are renewed."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import replace
+
+from geoveil.server import round_documents
+from geoveil.server.campaigns import LARGEST_ROUND, Campaigns
+from geoveil.server.problem import Problem
+from geoveil.server.settings_of_campaign import CampaignSettings
+from geoveil.store import ClosingRecord, RoundRecord, RoundTimes
+
+FORGET_EVERY_S = 60.0
+"""How often the ids of rounds that accept nothing any more are dropped."""
+QUEUED_S = 600
+"""How long after its end a round keeps its ids: reports taken in time may still wait for a commit."""
+MOST_ROUNDS_A_SECOND = 10
+"""More than can be opened in one campaign: each needs a look at the store and an estimate."""
+
+
+class Upkeep:
+    """Looks after the campaigns of one process; another may do the same over the same store.
+
+    While the clock is in doubt no round is closed or opened, and no id is forgotten.
+    """
+
+    def __init__(self, campaigns: Campaigns) -> None:
+        self.campaigns = campaigns
+        self.store = campaigns.store
+        self.clock = campaigns.clock
+        self._looked_at = self.clock()
+        self._began = False
+        self._settled: dict[str, tuple[RoundTimes, bool, int]] = {}
+        """Campaign → its newest round, whether it had expired, and how often the campaign was changed here,
+        where a look at it changed nothing."""
+
+    def tick(self) -> list[ClosingRecord]:
+        """Look at every campaign once: close what is due, renew what expired, drop old ids.
+
+        Returns the closings without an estimate, for a ``Worker``.
+        """
+        self.clock.compare()
+        if not self.clock.in_doubt:
+            if not self._began:
+                self._open_above()
+            waiting = {each.campaign for each in self.store.preparations()}
+            for last in self.campaigns.refresh():
+                if last.campaign not in waiting:
+                    with suppress(Problem):  # it was deleted or has ended meanwhile
+                        self._attend(last, self.campaigns.settings(last.campaign))
+            self._keep_house()
+        else:
+            self.campaigns.refresh()
+        return self.store.closings()
+
+    def _open_above(self) -> None:
+        """Where the store is a backup, open rounds above all that may have been published since."""
+        copied_at_s = self.store.copied_at_s()
+        if copied_at_s is not None:
+            # of either sign: a clock that was set back hides how much has passed
+            passed = MOST_ROUNDS_A_SECOND * abs(int(self.clock()) - copied_at_s)
+            waiting = {each.campaign: each for each in self.store.preparations()}
+            for campaign in self.store.campaigns():
+                if campaign.id in waiting:
+                    wanted = waiting[campaign.id]
+                    self.store.prepare(replace(wanted, round=_later(wanted.round, passed)))
+                    continue
+                if campaign.state == "ended":
+                    continue
+                current = self.campaigns.look(campaign.id)
+                settings = self.campaigns.settings(campaign.id)
+                if not self.campaigns.is_over(current, settings):
+                    self.campaigns.renew(current, settings, _later(current.number, passed) + 1)
+            self.store.mark_copy(None)
+        self._began = True
+
+    def _attend(self, last: RoundTimes, settings: CampaignSettings) -> None:
+        """Look at the newest round of a campaign, and read it where there may be something to do."""
+        now, campaign = int(self.clock()), last.campaign
+        expired = now >= last.expires_at_s
+        due = expired or (last.closed_at_s is None and settings.is_due(last, now))
+        seen = last, expired, self.campaigns.changes[campaign]
+        if _ahead(last, now) or (due and self._settled.get(campaign) != seen):
+            self._roll_over(self.campaigns.look(campaign), settings)
+            self._settled[campaign] = last, expired, self.campaigns.changes[campaign]
+
+    def _roll_over(self, current: RoundRecord, settings: CampaignSettings) -> None:
+        now, campaigns = int(self.clock()), self.campaigns
+        ahead = _ahead(current, now)
+        if current.closed_at_s is not None:
+            # nobody need wait for the estimate with a document of no use
+            if (ahead or now >= current.expires_at_s) and not campaigns.is_over(current, settings):
+                campaigns.renew(current, settings, current.number + 1)
+        elif ahead:
+            campaigns.renew(current, settings, current.number + 1)
+        elif not settings.is_due(current, now):
+            return
+        elif current.total >= settings.minimum_reports:
+            campaigns.close_if_large(current, settings.minimum_reports)
+        elif now >= current.expires_at_s and not campaigns.is_over(current, settings):
+            campaigns.renew(current, settings, current.number + 1)
+
+    def _keep_house(self) -> None:
+        """Once a minute: keep the time, drop the ids of rounds that accept nothing any more, and settle."""
+        now = self.clock()
+        if 0 <= now - self._looked_at < FORGET_EVERY_S:
+            return
+        self._looked_at = now
+        self.store.keep_time(int(now))
+        if self.clock.certain:
+            self.store.forget_ids(now_s=int(now) - QUEUED_S)
+        self.store.settle()
+
+
+def _ahead(opened: RoundRecord | RoundTimes, now_s: int) -> bool:
+    """Whether a round opened in the future: the clock was wrong when it did."""
+    return opened.opened_at_s > now_s + round_documents.SLOW_CLOCKS_S
+
+
+def _later(number: int, rounds: int) -> int:
+    """The number so many rounds later, or half-way to the largest: also where a clock is decades wrong."""
+    return number + min(rounds, max(LARGEST_ROUND - number, 0) // 2)
