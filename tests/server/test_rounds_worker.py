@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
+import math
 import multiprocessing
 import os
 import signal
@@ -14,6 +16,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from io import StringIO
+from multiprocessing import popen_spawn_posix
 from pathlib import Path
 from queue import Queue
 from threading import Event
@@ -28,7 +31,7 @@ from geoveil.campaign import rounds
 from geoveil.document.wire import MechanismDocument
 from geoveil.errors import InvalidFile
 from geoveil.server import round_documents
-from geoveil.server.apart import CalculationFailed
+from geoveil.server.apart import CalculationFailed, ProcessApart
 from geoveil.server.app import Service
 from geoveil.server.campaigns import Campaigns
 from geoveil.server.conclusion import Conclusion, Work, conclude
@@ -986,6 +989,21 @@ def test_a_round_that_opens_late_lives_as_long_as_any(late_s: int) -> None:
     city.campaigns.close("paris")
     city.work()
     assert city.campaigns.estimate("paris").round == 2
+
+
+def test_where_no_process_can_be_started_the_next_call_tries_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def refused(*_: Any) -> None:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    apart = ProcessApart()
+    monkeypatch.setattr(popen_spawn_posix.Popen, "_launch", refused)
+    for _ in range(2):
+        with pytest.raises(EstimatorLost):
+            list(apart.answers(math.inf, print))
+        assert apart.pid is None
+    apart.stop()
 
 
 @pytest.mark.slow

@@ -87,12 +87,18 @@ class ProcessApart:
                 raise EstimatorLost("a process that was stopped must not be asked again")
             if self._process is None or self._pipe is None:
                 spawn = multiprocessing.get_context("spawn")
-                self._pipe, theirs = spawn.Pipe()
-                self._process = spawn.Process(
+                ours, theirs = spawn.Pipe()
+                process = spawn.Process(
                     target=_serve, args=(theirs,), name="geoveil-apart", daemon=True
                 )
-                self._process.start()
-                theirs.close()
+                try:
+                    process.start()
+                except OSError:  # no memory or no files for another: the next call tries again
+                    ours.close()
+                    raise
+                finally:
+                    theirs.close()
+                self._process, self._pipe = process, ours
             return self._process, self._pipe
 
     def answers(
