@@ -12,7 +12,7 @@ _NUMBERS = ("share", "standard_error", "low", "high")
 
 
 def read_flows(path: str) -> FlowTable:
-    """What a file says that ``write_flows`` or the service wrote."""
+    """What a file says that ``put_flows`` or the service wrote."""
     with open_table(path) as reader:
         wanted = [name for name in _NUMBERS if name in reader.columns]
         found = read_numbers(reader, wanted)

@@ -25,7 +25,7 @@ from geoveil.plot.pictures import report_map
 from geoveil.space.outline import Outline, read_outlines
 from geoveil.space.space import MATRIX_LIMIT
 from geoveil.table import locations, results, writer
-from geoveil.table.district_tables import write_zones
+from geoveil.table.district_tables import put_zones
 from geoveil.table.reader import format_of
 from geoveil.table.reports import SlotColumn, rim_reports
 
@@ -195,9 +195,8 @@ def command(
         else:
             shares = districts.shares(estimate)
             about = result.description or {}
-            write_zones(
-                output, districts.outlines, {"": shares}, level, about, format=reading.format
-            )
+            told = districts.outlines, {"": shares}, level, about
+            writer.write_by(put_zones, output, *told, format=reading.format)
         if plot is not None:
             maps_of.write_figure(plot, report_map(estimate, result, level))
     of = number_of(estimate.total, *(("report",) if joint is None else ("person", "people")))
@@ -304,13 +303,13 @@ def _estimate_slots(
         progress.stage("writing")
         said = ""
         if districts is None:
-            results.write_by_slot(output, made, description, format=reading.format)
+            rows = made, description
+            writer.write_by(results.put_by_slot, output, *rows, format=reading.format)
         else:
             shares = {str(name): districts.shares(estimate) for name, estimate in maps.items()}
             said = districts.shares(maps.pooled).summary()
-            write_zones(
-                output, districts.outlines, shares, level, description, format=reading.format
-            )
+            told = districts.outlines, shares, level, description
+            writer.write_by(put_zones, output, *told, format=reading.format)
         if plot is not None:
             panels = [maps_of.Panel(name, result.share) for name, result in made.items()]
             maps_of.save_maps(plot, maps.pooled.space, panels)

@@ -89,7 +89,7 @@ def command(
             progress.update(_FITTING, "intervals")
         table = flow_table(between, told, None if no_intervals else level)
         progress.stage("writing")
-        district_tables.write_flows(output, table, format=reading.format)
+        writer.write_by(district_tables.put_flows, output, table, format=reading.format)
         if plot is not None:
             save_flows(plot, picture_of(between, table))
     values = {"output": output, **(table.description or {})}

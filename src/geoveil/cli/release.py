@@ -341,7 +341,7 @@ class Request:
         """Write released counts, unless they go into the document of ``--json``."""
         if self.output is not None:
             columns = table.with_counts(released)
-            count_table.write_columns(self.output, columns, format=self.format)
+            writer.write_by(writer.put_table, self.output, columns, format=self.format)
 
     def _read(self) -> tuple[count_table.CountTable, count_table.PriorTable | None]:
         """The counts and the priors, on merged places where these are asked for."""
@@ -442,7 +442,7 @@ def command(machine: bool, **options: Any) -> None:
             "leakage_bits": published.release.personal_leakage_bits,
             "unknown_before_bits": published.unknown_bits,
         }
-        count_table.write_columns(request.personal, columns, format=request.format)
+        writer.write_by(writer.put_table, request.personal, columns, format=request.format)
     if request.plot is not None:
         curves.save_leakage_curve(request.plot, published.curve, published.release.multiplier)
     request.write(published.table, published.released)

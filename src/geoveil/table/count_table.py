@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,8 +11,7 @@ from geoveil.arrays import FloatArray, IntArray
 from geoveil.errors import InvalidFile
 from geoveil.table.columns import numbers
 from geoveil.table.locations import find_column, list_columns
-from geoveil.table.reader import format_of, open_table
-from geoveil.table.writer import binary_sink, put_columns
+from geoveil.table.reader import open_table
 
 PERSON, PLACE, TIMESTAMP = ("person", "user", "name"), ("place", "location", "region"), "timestamp"
 
@@ -118,13 +116,6 @@ def read_history(
     np.add.at(visits, (person.ravel(), place), 1)
     visits = visits[:, :-1]
     return PriorTable(visits / visits.sum(axis=1, keepdims=True), tuple(people.tolist()))
-
-
-def write_columns(path: str, columns: Mapping[str, Any], *, format: str | None = None) -> None:
-    """Write a small table, column by column."""
-    kind = format_of(path, format, writing=True)
-    with binary_sink(path) as sink:
-        put_columns(sink, kind, columns, None)
 
 
 class _Columns:

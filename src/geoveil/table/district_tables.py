@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import IO, Any
 
@@ -14,7 +13,7 @@ from geoveil.errors import Unsupported
 from geoveil.estimate.regions import RegionShares
 from geoveil.space.outline import Outline
 from geoveil.table import writer
-from geoveil.table.reader import Format, format_of
+from geoveil.table.reader import Format
 
 VERSION = 1
 """Of the descriptions that files of districts and of flows carry."""
@@ -22,23 +21,22 @@ _DECIMALS = 7
 """Of degrees: a centimetre."""
 
 
-def write_zones(
-    path: str,
+def put_zones(
+    sink: IO[bytes],
+    kind: Format,
     outlines: Sequence[Outline],
     shares: Mapping[str, RegionShares],
     level: float,
     description: Mapping[str, Any],
-    *,
-    format: str | None = None,
 ) -> None:
-    """Write the districts of one or several maps, each under the name of its slot.
+    """Write the bytes of a file of the districts of one or several maps, each under the name of its slot.
 
     Columns: region, share, standard_error, low, high, in_cut_cells, and slot where slots have names. As
     GeoJSON and in Parquet the districts keep their shapes.
     """
-    kind = format_of(path, format, writing=True)
     rows = [each.rows(level) for each in shares.values()]
-    columns: dict[str, Any] = {"region": [name for each in rows for name in each["region"]]}
+    called = "name" if kind is Format.GEOJSON else "region"
+    columns: dict[str, Any] = {called: [name for each in rows for name in each["region"]]}
     if len(shares) > 1 or "" not in shares:
         columns["slot"] = [name for name, each in shares.items() for _ in each.names]
     for name in list(rows[0])[1:]:
@@ -49,24 +47,7 @@ def write_zones(
         name: {"left_out": each.left_out, "counted_twice": each.counted_twice}
         for name, each in shares.items()
     }
-    with writer.binary_sink(path) as sink:
-        if kind is Format.GEOJSON:
-            named = {"name": columns.pop("region"), **columns}
-            writer.put_features(sink, stated, _features(shapes, named))
-        else:
-            writer.put_columns(sink, kind, columns, stated, shapes)
-
-
-def _features(shapes: Sequence[Any], columns: Mapping[str, Any]) -> Iterator[str]:
-    """Each row as a feature in JSON; what is not known is null."""
-    known = (
-        [None if isinstance(value, float) and not np.isfinite(value) else value for value in each]
-        for each in (np.asarray(column).tolist() for column in columns.values())
-    )
-    for shape, *row in zip(shapes, *known, strict=True):
-        properties = dict(zip(columns, row, strict=True))
-        feature = {"type": "Feature", "geometry": shape, "properties": properties}
-        yield json.dumps(feature, ensure_ascii=False, allow_nan=False)
+    writer.put_table(sink, kind, columns, stated, shapes)
 
 
 def _geometry(outline: Outline) -> dict[str, Any]:
@@ -130,21 +111,14 @@ class FlowTable:
         ]
 
 
-def write_flows(path: str, table: FlowTable, *, format: str | None = None) -> None:
-    """Write flows by the ending of the name; the file carries their description."""
-    kind = format_of(path, format, writing=True)
-    if kind is Format.GEOJSON and table.latlng is None:
-        raise Unsupported("flows of a space without a map have no lines; write .csv or .parquet")
-    with writer.binary_sink(path) as sink:
-        put_flows(sink, kind, table)
-
-
 def put_flows(sink: IO[bytes], kind: Format, table: FlowTable) -> None:
-    """Write the bytes of a file of flows."""
-    document, columns = table.document(), table.columns()
-    shapes = None if table.latlng is None else table.shapes()
+    """Write the bytes of a file of flows, which carries their description."""
+    columns = table.columns()
     if kind is Format.GEOJSON:
-        told = {name: columns[name] for name in columns if not name.endswith(("lat", "lng"))}
-        writer.put_features(sink, document, _features(shapes or [], told))
-    else:
-        writer.put_columns(sink, kind, columns, document, shapes)
+        if table.latlng is None:
+            raise Unsupported(
+                "flows of a space without a map have no lines; write .csv or .parquet"
+            )
+        columns = {name: columns[name] for name in columns if not name.endswith(("lat", "lng"))}
+    shapes = None if table.latlng is None else table.shapes()
+    writer.put_table(sink, kind, columns, table.document(), shapes)

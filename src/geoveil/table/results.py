@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain
 from pathlib import Path
-from typing import IO, Any, TypeVar, cast
+from typing import IO, Any, TypeVar
 
 import numpy as np
 
@@ -25,7 +22,7 @@ from geoveil.files import file_name
 from geoveil.space import Points, Space, space_from_dict
 from geoveil.table import locations, streamed, writer
 from geoveil.table.columns import numbers
-from geoveil.table.reader import Format, TableReader, format_of, open_table
+from geoveil.table.reader import Format, TableReader, open_table
 
 VERSION = 1
 """Of the description that a file of results carries; a reader refuses any other."""
@@ -234,67 +231,36 @@ def write_result(path: str, result: Result, *, format: str | None = None) -> Non
 
     Every file names its space and carries the description, so that ``read_result`` gives both back.
     """
-    with _sink(path, format, result.space) as (sink, kind):
-        put_result(sink, kind, result)
+    writer.write_by(put_result, path, result, format=format)
 
 
 def put_result(sink: IO[bytes], kind: Format, result: Result) -> None:
     """Write the bytes of a file of results."""
     document = {"estimate": VERSION, "space": result.space.to_dict(), **(result.description or {})}
-    columns, shapes = result.columns(), None
-    if kind is Format.GEOJSON:
-        writer.put_features(sink, document, _features(result.space, columns))
-        return
-    if kind is Format.PARQUET and "lat" in columns:
-        shapes = [each["geometry"] for each in cast(Any, result.space).to_geojson()["features"]]
-    writer.put_columns(sink, kind, columns, document, shapes)
-
-
-def write_by_slot(
-    path: str,
-    maps: Mapping[str, Result],
-    description: Mapping[str, Any],
-    *,
-    format: str | None = None,
-) -> None:
-    """One row for each cell of each slot, by the ending of the name: CSV, Parquet or GeoJSON."""
-    with _sink(path, format, next(iter(maps.values())).space) as (sink, kind):
-        put_by_slot(sink, kind, maps, description)
+    columns = result.columns()
+    shaped = kind is Format.GEOJSON or (kind is Format.PARQUET and "lat" in columns)
+    writer.put_table(sink, kind, columns, document, _shapes(result.space) if shaped else None)
 
 
 def put_by_slot(
     sink: IO[bytes], kind: Format, maps: Mapping[str, Result], description: Mapping[str, Any]
 ) -> None:
-    """Write the bytes of such a file."""
+    """Write the bytes of a file with one row for each cell of each slot."""
     space = next(iter(maps.values())).space
     document = {"estimate_by_slot": VERSION, "space": space.to_dict(), **description}
     tables = {slot: result.columns() for slot, result in maps.items()}
-    if kind is Format.GEOJSON:
-        each = (_features(space, columns, slot=slot) for slot, columns in tables.items())
-        writer.put_features(sink, document, chain.from_iterable(each))
-        return
     rows: dict[str, Any] = {"slot": [slot for slot, table in tables.items() for _ in table["cell"]]}
     for name in next(iter(tables.values())):
         rows[name] = np.concatenate([table[name] for table in tables.values()])
-    writer.put_columns(sink, kind, rows, document)
+    shapes = _shapes(space) * len(maps) if kind is Format.GEOJSON else None
+    writer.put_table(sink, kind, rows, document, shapes)
 
 
-@contextmanager
-def _sink(path: str, format: str | None, space: Space) -> Iterator[tuple[IO[bytes], Format]]:
-    """A file to write cells to, and its format; GeoJSON needs a map."""
-    kind = format_of(path, format, writing=True)
-    if kind is Format.GEOJSON and not _centres(space):
+def _shapes(space: Any) -> list[dict[str, Any]]:
+    """The geometry of every cell."""
+    if not _centres(space):
         raise Unsupported(f"{space!r} has no map; write the estimate as .csv or .parquet")
-    with writer.binary_sink(path) as sink:
-        yield sink, kind
-
-
-def _features(space: Space, columns: Mapping[str, Any], **first: str) -> Iterator[str]:
-    """The cells as GeoJSON, with their columns as properties after the ``first``."""
-    by_cell = {name: columns[name] for name in columns if name != "cell"}
-    for feature in cast(Any, space).to_geojson(by_cell)["features"]:
-        feature["properties"] = {**first, **feature["properties"]}
-        yield json.dumps(feature, allow_nan=False)
+    return [each["geometry"] for each in space.to_geojson()["features"]]
 
 
 def read_result(path: str, *, format: str | None = None, delimiter: str = ",") -> Result:

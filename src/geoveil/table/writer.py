@@ -11,7 +11,7 @@ import re
 import struct
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import repeat
 from pathlib import Path
@@ -315,19 +315,39 @@ def _texts(name: str, values: list[Any]) -> Iterator[str]:
             yield f"{name}:{_ENCODE(value)}"
 
 
-def put_columns(
+# --- Small tables, column by column
+
+
+def write_by(put: Callable[..., None], path: str, *given: Any, format: str | None = None) -> None:
+    """A file by the ending of its name, whose bytes ``put(sink, kind, *given)`` writes."""
+    kind = format_of(path, format, writing=True)
+    with binary_sink(path) as sink:
+        put(sink, kind, *given)
+
+
+def put_table(
     sink: IO[bytes],
     kind: Format,
     columns: Mapping[str, Any],
-    document: Mapping[str, Any] | None,
+    document: Mapping[str, Any] | None = None,
     shapes: Sequence[Any] | None = None,
 ) -> None:
-    """Write arrays of numbers and lists of text as CSV or Parquet; Parquet keeps the shape of each row.
+    """Write arrays of numbers and lists of text; GeoJSON and Parquet keep the shape of each row.
 
-    What is not known has no number: an empty field, or null.
+    What is not known has no number: an empty field, or null. In GeoJSON a ``cell`` is the id of its feature.
     """
     import pyarrow as pa
 
+    if kind is Format.GEOJSON:
+        head = json.dumps(document, ensure_ascii=False, allow_nan=False)
+        sink.write(f'{{"type":"FeatureCollection",\n"{DOCUMENT}":{head},\n"features":['.encode())
+        before = "\n"
+        for feature in _shaped(columns, shapes or ()):
+            text = json.dumps(feature, ensure_ascii=False, allow_nan=False)
+            sink.write(f"{before}{text}".encode())
+            before = ",\n"
+        sink.write(b"\n]}\n")
+        return
     arrays, described = {}, {}
     for name, values in columns.items():
         known = np.isfinite(values) if isinstance(values, np.ndarray) else None
@@ -342,15 +362,16 @@ def put_columns(
         table.write(batch)
 
 
-def put_features(sink: IO[bytes], document: Mapping[str, Any], features: Iterable[str]) -> None:
-    """Write a FeatureCollection of features that are JSON already."""
-    head = json.dumps(document, ensure_ascii=False, allow_nan=False)
-    sink.write(f'{{"type":"FeatureCollection",\n"{DOCUMENT}":{head},\n"features":['.encode())
-    before = "\n"
-    for feature in features:
-        sink.write(f"{before}{feature}".encode())
-        before = ",\n"
-    sink.write(b"\n]}\n")
+def _shaped(columns: Mapping[str, Any], shapes: Sequence[Any]) -> Iterator[dict[str, Any]]:
+    """Each row as a feature."""
+    known = (
+        [None if isinstance(value, float) and not math.isfinite(value) else value for value in each]
+        for each in (np.asarray(column).tolist() for column in columns.values())
+    )
+    for shape, *row in zip(shapes, *known, strict=True):
+        properties = dict(zip(columns, row, strict=True))
+        numbered = {"id": properties["cell"]} if "cell" in properties else {}
+        yield {"type": "Feature", **numbered, "geometry": shape, "properties": properties}
 
 
 GEOMETRY_COLUMN = "geometry"
