@@ -91,6 +91,17 @@ def test_what_is_promised_is_certified_and_close(mechanism: gv.PositionalElastic
     assert not gv.certify(mechanism, claim=gv.PerKilometre(1.5)).holds  # rounding is not free
 
 
+def test_a_law_promises_a_little_more_than_was_certified(mechanism: gv.PositionalElastic) -> None:
+    """Else a browser, which rounds the last digit otherwise, refuses what is published."""
+    plain = gv.PositionalElastic.of_law(
+        PARIS, mechanism.law, step=mechanism.step, rim=mechanism.rim, promise=None
+    )
+    promise, certified = plain.guarantee, plain.certificate.epsilon_per_km
+    assert isinstance(promise, gv.BetweenPositions)
+    assert certified * (1 + 1e-10) < promise.epsilon_per_km < certified * (1 + 1e-8)
+    assert plain.law.keeps(promise)
+
+
 def test_the_sentence_is_about_positions_and_true() -> None:
     mechanism = gv.elastic(PARIS, epsilon_per_km=1.0, between="positions")
     assert mechanism.explain(0.2).startswith(

@@ -43,6 +43,8 @@ MOST_SLACK = 0.02
 """η, at most, of a mechanism that was designed."""
 STEEPEST_CELL = 8.0
 """ε times the side of a cell, at most: beyond, a report tells the cell, and noise cannot hide it."""
+_ROOM = 1e-9
+"""How far above its certificate a law promises, relative: another machine may round otherwise."""
 _LONGEST_REACH = 48.0
 """The kernel is flat beyond so many 1/ε, where β is at least half of ε."""
 
@@ -113,7 +115,8 @@ class PositionalElastic(Mechanism):
     def _promise(self) -> Guarantee | None:
         if hasattr(self, "_fixed"):
             return self._fixed
-        return BetweenPositions(self.certificate.epsilon_per_km, self.slack)
+        epsilon = self.certificate.epsilon_per_km * (1.0 + _ROOM)
+        return BetweenPositions(epsilon, self.law.slack_at(epsilon))
 
     @property
     def told_apart(self) -> None:
