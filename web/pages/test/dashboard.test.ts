@@ -223,7 +223,6 @@ test("two operators see what the other does, and a service that is out of reach 
   await one.page.getByText("paused", { exact: true }).waitFor({ timeout: 15_000 });
   await one.page.getByRole("button", { name: "Resume" }).click();
   await other.page.getByText("taking reports").waitFor({ timeout: 15_000 });
-  await other.close();
 
   await gate.close();
   await one.page.getByText("not connected").waitFor({ timeout: 15_000 });
@@ -238,7 +237,9 @@ test("two operators see what the other does, and a service that is out of reach 
   await one.page.getByRole("button", { name: "Yes, do it" }).click();
   await one.page.getByRole("heading", { name: "Campaigns" }).waitFor();
   expect(await one.page.getByText("Renamed").count()).toBe(0);
-  await one.close();
+  await other.page.getByText("there is no campaign").waitFor({ timeout: 15_000 });
+  expect(await other.page.locator(".figures").count()).toBe(0); // they stand for nothing any more
+  await Promise.all([one.close(), other.close()]);
   await gate.close();
 });
 

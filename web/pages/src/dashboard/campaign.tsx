@@ -59,7 +59,11 @@ export function CampaignView({ id, onDenied }: { id: string; onDenied: () => voi
       .catch((error: unknown) => {
         if (isDenied(error)) return onDenied();
         setProblem(inWords(error, say.byItself));
-        if (!(error instanceof Refusal) || error.status !== 404) again.current = window.setTimeout(look, AGAIN_MS);
+        if (!(error instanceof Refusal) || error.status !== 404) {
+          again.current = window.setTimeout(look, AGAIN_MS);
+        } else {
+          setState(undefined); // it was deleted elsewhere: its figures stand for nothing any more
+        }
       })
       .finally(() => {
         const { more } = asking.current;
