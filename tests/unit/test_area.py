@@ -62,7 +62,7 @@ def test_two_cells_are_enough_and_one_is_not() -> None:
     two[4] = False
     with pytest.raises(InvalidInput, match="must leave at least two cells"):
         MaskedGrid(GRID, two)
-    one = gv.Grid.around(lat=48.0, lng=2.0, cell_km=0.5)
+    one = gv.Grid.from_box(south=48.0, west=2.0, north=48.001, east=2.001, cell_km=0.5)
     with pytest.raises(InvalidInput, match="2 to 65536 cells, not 1"):
         Area.of_squares(one)
     places = np.array([[0, 0], [1, 0]])

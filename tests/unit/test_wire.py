@@ -222,7 +222,7 @@ def test_only_utf_8_and_a_whole_version_are_read() -> None:
 
 
 def test_a_single_cell_is_not_published() -> None:
-    one = gv.Grid.around(lat=48.801, lng=2.301, cell_km=0.5)
+    one = gv.Grid.from_box(south=48.8, west=2.3, north=48.802, east=2.302, cell_km=0.5)
     assert one.size == 1
     mechanism = gv.elastic(one, epsilon_per_km=1.0, between="positions")
     assert isinstance(mechanism, gv.PositionalElastic)

@@ -373,10 +373,10 @@ class CampaignSettings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, 
             cells = self.grid.size
         except GeoveilError as problem:
             raise InvalidSetting("box", str(problem)) from None
-        if cells > WIDEST_GRID:
+        if not 2 <= cells <= WIDEST_GRID:
             raise InvalidSetting(
                 "cell_km",
-                f"the box must have at most {MOST_CELLS:,} cells, or {WIDEST_GRID:,} of which city limits "
+                f"the box must have 2 to {MOST_CELLS:,} cells, or up to {WIDEST_GRID:,} of which city limits "
                 f"leave no more, not {cells:,}; change the box or the size of its cells",
             )
 

@@ -91,18 +91,9 @@ class Grid(MapSpace):
         """Cover a box in degrees with cells of ``cell_km``; ``west > east`` crosses ±180°.
 
         Rows are ⌈height / cell − 0.01⌉ and columns likewise, so that a box of whole cells does not
-        gain a row by rounding. A box that one cell covers is
-        refused, since nothing could be told apart in it.
+        gain a row by rounding.
         """
-        box = Box(south=south, west=west, north=north, east=east)
-        grid = cls._over(box, cell_km)
-        if grid.size == 1:  # most likely metres were given for kilometres
-            left, low, right, high = box.rectangle_km
-            raise InvalidInput(
-                f"the box ({right - left:.3g} × {high - low:.3g} km) must have at least two cells of "
-                f"{grid.cell_km:g} km, not 1; choose smaller cells or a larger box"
-            )
-        return grid
+        return cls._over(Box(south=south, west=west, north=north, east=east), cell_km)
 
     @classmethod
     def from_polygon(cls, area: Any, *, cell_km: float) -> MaskedGrid:
