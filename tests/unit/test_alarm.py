@@ -15,7 +15,14 @@ from geoveil.estimate import IterativeBayesianUpdate, Steps
 from geoveil.estimate.fitted import Observations
 from geoveil.mechanism import RandomizedResponse, Rappor
 from geoveil.space.grid import Grid, Line
-from geoveil.verify.alarm import AlarmResult, PoisoningAlarm, _by_round, _standardised, _steps
+from geoveil.verify.alarm import (
+    AlarmResult,
+    PoisoningAlarm,
+    _by_round,
+    _Crowd,
+    _standardised,
+    _steps,
+)
 
 GRID = Grid(rows=6, columns=6, cell_km=0.5)
 UPDATE = IterativeBayesianUpdate()
@@ -166,8 +173,8 @@ def test_people_who_are_all_in_one_cell_are_no_fakes() -> None:
     for seed in (0, 21, 33):
         counts = np.random.default_rng(seed).multinomial(1_000, mechanism.row(3))
         estimate = UPDATE.fit(tally := Tally(mechanism, counts))
-        there = Observations(tally), mechanism, estimate.distribution, estimate.steps
-        odd, found = QUICK._compared(*there), QUICK.check(tally, estimate)
+        there = _Crowd.of(Observations(tally), estimate)
+        odd, found = QUICK._compared([there]), QUICK.check(tally, estimate)
         assert odd.raised
         assert not found.raised
         assert found.suspicious.size == 0

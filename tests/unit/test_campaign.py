@@ -68,6 +68,12 @@ def test_what_is_asked_of_a_large_map_is_bounded(monkeypatch):
         monkeypatch.setattr("geoveil.campaign.rounds._ALARM_EFFORT", refits * refit)
         NewestRounds().check((counted(campaign.rounds) * 2)[:given], campaign.estimate)
     assert asked == [(1, 49), (1, 49), (2, 50), (3, 50), (3, 199), (4, 199)]
+    # and at every promise of them: whoever sends fakes chooses one
+    asked.clear()
+    for refits, given in ((10, 6), (160, 6), (600, 6), (2400, 18), (999, 1)):
+        monkeypatch.setattr("geoveil.campaign.rounds._ALARM_EFFORT", refits * refit)
+        NewestRounds(3).check((counted(campaign.rounds) * 6)[:given], campaign.estimate)
+    assert asked == [(3, 49), (3, 53), (6, 100), (12, 199), (1, 199)]
 
 
 def test_late_reports_count_under_their_own_mechanism():

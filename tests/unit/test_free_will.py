@@ -101,6 +101,31 @@ def test_a_choice_that_depends_on_the_place_is_found_told_and_dealt_with() -> No
     assert campaign.closing.alarm.p_value > 0.001  # honest people of one promise, not fakes
 
 
+def with_fakes(**options: bool) -> tuple[Campaign, int]:
+    """A campaign with 400 fakes at a quiet cell, under the promise that fewer people chose; and the cell."""
+    campaign = gv.Campaign(TOWN, promises_per_km=PROMISES[::2], between="cells", **options)  # type: ignore[arg-type]
+    theta, generator = town(), np.random.default_rng(9)
+    quiet = int(theta.argmin())
+    pairs = zip((2_000, 6_000), campaign.mechanisms.items(), strict=True)
+    for number, (promise, mechanism) in pairs:
+        law = mechanism.push(theta)
+        counts = generator.multinomial(number, law / law.sum())
+        counts[quiet] += 400 * (promise == 1.0)
+        campaign.receive(gv.Tally(mechanism, counts))
+    campaign.close_round()
+    return campaign, quiet
+
+
+def test_fakes_under_a_promise_that_few_chose_raise_the_alarm() -> None:
+    """The promises disagree because of them: each is looked at beside honest people of its own map."""
+    campaign, quiet = with_fakes()
+    found = choices(campaign)
+    assert found.dependent
+    assert "or somebody sends fakes under one" in found.summary()
+    assert campaign.closing.alarm.suspicious.tolist()[:1] == [quiet]
+    assert campaign.closing.alarm.rounds == 2  # both promises of the one round
+
+
 def test_what_was_found_about_the_choice_stays_found() -> None:
     theta = town()
     campaign = closed({1.0: elsewhere(theta), 2.0: theta, 4.0: theta}, 3000, 2)
@@ -157,19 +182,13 @@ def test_a_campaign_goes_on_where_it_stopped() -> None:
 
 
 def test_a_guarded_campaign_takes_fakes_out_of_the_promise_they_chose() -> None:
-    campaign = gv.Campaign(
-        TOWN, promises_per_km=[2.0, 4.0], between="cells", guarded=True, camouflage=0.0
-    )
-    theta = town()
-    generator, quiet = np.random.default_rng(6), int(theta.argmin())
-    for promise, mechanism in campaign.mechanisms.items():
-        law = mechanism.push(theta)
-        counts = generator.multinomial(3000, law / law.sum())
-        counts[quiet] += 400 * (promise == 4.0)
-        campaign.receive(gv.Tally(mechanism, counts))
-    campaign.close_round()
-    taken = {(each.level, each.report) for each in campaign.closing.fakes if each.least > 50}
-    assert taken <= {(1, quiet)}
+    """And what they explain is no sign that people choose by where they are."""
+    campaign, quiet = with_fakes(guarded=True)
+    assert not choices(campaign).dependent
+    worst, *others = sorted(campaign.closing.fakes, key=lambda found: -found.least)
+    assert (worst.report, worst.level) == (quiet, 0)
+    assert 300 < worst.least <= 400 <= worst.most
+    assert sum(found.least for found in others) < 5
 
 
 def people_of(theta: FloatArray, number: int) -> IntArray:

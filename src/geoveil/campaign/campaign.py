@@ -12,7 +12,7 @@ from geoveil import arrays
 from geoveil.arrays import FloatArray, frozen, prior_over, uniform
 from geoveil.campaign import one_map
 from geoveil.campaign.elastic_design import Between, checked_between
-from geoveil.campaign.rounds import Closing, Round, as_saved, counted, without
+from geoveil.campaign.rounds import Closing, NewestRounds, Round, as_saved, counted, without
 from geoveil.campaign.rules import PromiseRule, PublishedRule, Rule, rule_from_dict
 from geoveil.channel.channel import Channel, Tally
 from geoveil.document.canonical import canonical_bytes, file_json
@@ -23,6 +23,7 @@ from geoveil.estimate.mixture import held_to_seed
 from geoveil.files import replaced_file
 from geoveil.space import Space, space_from_dict
 from geoveil.space.space import checked_space
+from geoveil.verify.agreement import Agreement
 from geoveil.verify.guard import Guarded, GuardedUpdate, Suspicion
 
 MINIMUM_REPORTS = 100
@@ -250,7 +251,7 @@ class Campaign:
             """What the guard says about these rounds, in seconds, asked twice where one disagreed."""
             guard = self.rule.guard(self._least)
             some = [as_then[number] for number in numbers]
-            return None if guard is None else self._inspected(guard, some, last)
+            return None if guard is None else self._inspected(guard, some, last, counted(some))
 
         standing = self._standing(as_then, last, inspected)
         used = tuple(done for n, done in as_then.items() if n in standing.agreeing)
@@ -301,9 +302,10 @@ class Campaign:
         estimate = self.rule.estimate(tallies, believed)
         compared = one_map.compared_levels(levels, estimate.distribution)
         level = one_map.allowed_at(look)
-        dependent = bool(last and last.dependent) or (
-            compared is not None and compared.p_value < level
-        )
+        dependent = bool(last and last.dependent)
+        if not dependent and compared is not None and compared.p_value < level:
+            compared = self._compared_without_fakes(used, last, levels, compared)
+            dependent = compared is not None and compared.p_value < level
         guarded = None if dependent else inspected(*numbers)
         if dependent:
             estimate = one_map.average_of_levels(levels, self.rule.estimator)
@@ -312,10 +314,40 @@ class Campaign:
         told = one_map.contributions(self.rule.promises, levels, estimate, self._least)
         return one_map.Choices(told, self._least, compared, dependent, level), estimate, guarded
 
+    def _compared_without_fakes(
+        self,
+        used: Sequence[Round],
+        last: Round | None,
+        levels: Sequence[Sequence[Tally]],
+        compared: Agreement,
+    ) -> Agreement | None:
+        """How well promises that disagree do without the fakes that a guard finds, where there is one.
+
+        Each promise is looked at by itself: beside one map for all, honest people who choose by where they
+        are would be taken for fakes. How many of the reports named are fake is known within a range; where
+        the promises agree somewhere in it, fakes explain what they differ in.
+        """
+        guard = self.rule.guard(self._least)
+        if guard is None:
+            return compared
+        guard = replace(guard, alarm=NewestRounds())
+        found = [self._inspected(guard, used, last, level) for level in levels if level]
+        if not any(most.any() for each in found for most in each.most):
+            return compared
+        agree = []
+        for left in zip(*(each.left_within_range for each in found), strict=True):
+            near = self.rule.estimate([tally for level in left for tally in level], self.prior)
+            agree.append(one_map.compared_levels(left, near.distribution))
+        return max(agree, key=lambda each: 1.0 if each is None else each.p_value)
+
     def _inspected(
-        self, guard: GuardedUpdate, used: Sequence[Round], last: Round | None
+        self,
+        guard: GuardedUpdate,
+        used: Sequence[Round],
+        last: Round | None,
+        tallies: Sequence[Tally],
     ) -> Guarded:
-        """What a guard says about rounds, given what fakes were found before."""
+        """What a guard says about tallies of some rounds, given what fakes were found before."""
         mechanisms = {
             (done.number, level): mechanism
             for done in used
@@ -326,7 +358,7 @@ class Campaign:
             for number, report, least, most, level in (last.fakes if last else ())
             if (number, level) in mechanisms
         ]
-        return guard.inspect(counted(used), remembered=remembered)
+        return guard.inspect(tallies, remembered=remembered)
 
     def _held(self, used: Sequence[Round], estimate: Estimate, *, depends: bool) -> Estimate:
         """The estimate held to the first round, as it was when it closed, where that is trusted.

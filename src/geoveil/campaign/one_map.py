@@ -244,8 +244,9 @@ class Choices:
     def _verdict(self) -> str:
         if self.dependent:
             return (
-                "Which promise people choose depends on where they are: the map is the average of one "
-                "map for each promise, which is right whatever the dependence, with wider intervals."
+                "The promises disagree about the map: which one people choose depends on where they are, "
+                "or somebody sends fakes under one. The map is the average of one map for each promise, "
+                "which is right whatever honest people choose, with wider intervals."
             )
         if self.compared is None:
             return (

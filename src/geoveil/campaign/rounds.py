@@ -172,17 +172,40 @@ def counted(rounds: Iterable[Round]) -> list[Tally]:
     return [tally for done in rounds for tally in done.counted]
 
 
+@dataclass(frozen=True)
 class NewestRounds:
     """The alarm over as many of the newest rounds, against as many honest campaigns, as can be afforded."""
+
+    promises: int = 1
+    """Tallies of one round, which are looked at together: fakes may choose any of the promises."""
 
     def check(self, tallies: Iterable[Tally], estimate: Estimate) -> AlarmResult:
         """Whether the newest rounds look like honest people."""
         given = list(tallies)
+        number, alarm = self._afforded(len(given), estimate)
+        return alarm.check(given[-number:], estimate)
+
+    def check_levels(
+        self, tallies: Sequence[Tally], levels: Sequence[Sequence[Tally]], estimate: Estimate
+    ) -> AlarmResult:
+        """The same where each promise has a map of its own, because the choice depends on the place."""
+        number, alarm = self._afforded(len(tallies), estimate)
+        newest = {tally.channel: tally for tally in tallies[-number:]}
+        groups = []
+        for level in levels:
+            mechanisms = dict.fromkeys(tally.channel for tally in level)
+            if some := [newest[each] for each in mechanisms if each in newest]:
+                groups.append((some, IterativeBayesianUpdate().fit(level)))
+        return alarm.check_groups(groups)
+
+    def _afforded(self, given: int, estimate: Estimate) -> tuple[int, PoisoningAlarm]:
+        """How many of the newest tallies are looked at, and by what: those of one round at least."""
         least, most = _ALARM_REPLICATES
         affordable = _fits(_ALARM_EFFORT, estimate)
-        rounds = max(1, min(_ALARM_ROUNDS, len(given), affordable // least))
-        replicates = max(least, min(most, affordable // rounds))
-        return PoisoningAlarm(replicates=replicates).check(given[-rounds:], estimate)
+        number = min(_ALARM_ROUNDS * self.promises, affordable // least)
+        number = min(given, max(self.promises, number))
+        replicates = max(least, min(most, affordable // number))
+        return number, PoisoningAlarm(replicates=replicates)
 
 
 def _fits(effort: int, estimate: Estimate) -> int:
@@ -232,19 +255,17 @@ class Closing:
         """The estimate with the alarms raised on the way to it; without a guard nothing is left out."""
         if self.guard is not None:
             return self.guard
-        tallies = Observations(self._alike).tallies
+        tallies = Observations(counted(self.rounds)).tallies
         untouched = tuple(np.zeros_like(tally.counts) for tally in tallies)
-        alike = IterativeBayesianUpdate().fit(tallies) if self.depends else self.estimate
-        alarm = NewestRounds().check(tallies, alike)
+        newest = NewestRounds(len(self.rounds[-1].tallies))
+        if self.depends:
+            levels = [
+                level for level in by_promise([done.tallies for done in self.rounds]) if level
+            ]
+            alarm = newest.check_levels(tallies, levels, self.estimate)
+        else:
+            alarm = newest.check(tallies, self.estimate)
         return Guarded(self.estimate, (alarm,), tallies, untouched, untouched)
-
-    @property
-    def _alike(self) -> list[Tally]:
-        """The tallies of one map: all, or of the promise that most chose where that depends on the place."""
-        if not self.depends:
-            return counted(self.rounds)
-        levels = by_promise([done.tallies for done in self.rounds])
-        return max(levels, key=lambda level: sum(tally.total for tally in level))
 
     @property
     def alarm(self) -> AlarmResult:

@@ -168,7 +168,7 @@ class PromiseRule:
         """The same estimator behind the alarm of the newest rounds."""
         if not self.guarded:
             return None
-        return GuardedUpdate(NewestRounds(), self.estimator, least=least)
+        return GuardedUpdate(NewestRounds(len(self.promises)), self.estimator, least=least)
 
     def to_dict(self) -> dict[str, Any]:
         """The promise, the dial and, where they are used, the bound and the guard."""

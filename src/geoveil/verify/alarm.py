@@ -7,8 +7,9 @@ Fake reports skip the noise: many of one kind stand out from what any map of hon
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 import scipy
@@ -163,66 +164,58 @@ class PoisoningAlarm:
     @one_blas_thread()
     def check(self, tallies: Tally | Iterable[Tally], estimate: Estimate) -> AlarmResult:
         """Whether the reports fit the model that was estimated from them."""
-        observations = Observations(tallies)
-        sizes = {tally.counts.size for tally in observations.tallies}
-        if len(sizes) > 1 or not all(tally.complete for tally in observations.tallies):
+        return self.check_groups([(tallies, estimate)])
+
+    @one_blas_thread()
+    def check_groups(
+        self, groups: Iterable[tuple[Tally | Iterable[Tally], Estimate]]
+    ) -> AlarmResult:
+        """The same of several groups of people, each with a map of its own: false alarms of all together."""
+        given = [(Observations(tallies), estimate) for tallies, estimate in groups]
+        every = [tally for observations, _ in given for tally in observations.tallies]
+        if len({tally.counts.size for tally in every}) > 1 or not all(t.complete for t in every):
             raise Unsupported(
                 "the alarm compares counts of all reports, the same in every round; check tallies of "
                 "other mechanisms one by one"
             )
-        instance("estimate", estimate, Estimate, "an estimate, such as update.fit(tally)")
-        if estimate.space != observations.space:
-            raise InvalidInput("estimate must be about the same space as the tallies")
-        steps = _steps(estimate, observations)
-        across = max(tally.channel.positions_across for tally in observations.tallies)
-        shows = crowds_show(observations.total, estimate.distribution, MATRIX_CELLS)
-        places = PlacesOfAll.of(observations, across, shows=min(MAP_SHOWS, shows))
-        operator, model = observations.operator, estimate.distribution
-        cell = np.arange(model.size)
-        if places is not None:  # honest people stand anywhere in their cells
-            operator, steps, cell = places.operator, math.ceil(_FARTHER * steps), places.cell
-            model = after_steps(operator, observations.counts[None, :].astype(np.float64), steps)[0]
-        found = self._compared(observations, operator, model, steps)
-        if not found.raised or estimate.space.size > MATRIX_LIMIT:
+        crowds = [_Crowd.of(observations, estimate) for observations, estimate in given]
+        found = self._compared(crowds)
+        if not found.raised or given[0][1].space.size > MATRIX_LIMIT:
             return found
-        surely = estimate.interval(_SURELY)[0] > 0
-        fewer = model * surely[cell]
-        left_out = int(surely.size - surely.sum())
-        if not (left_out and fewer.any()):
+        pairs = zip(crowds, given, strict=True)
+        fewer = [crowd.surely(estimate, self.false_alarm) for crowd, (_, estimate) in pairs]
+        if all(one is other for one, other in zip(crowds, fewer, strict=True)):
             return found
-        fewer /= fewer.sum()
-        objective = Objective(operator, observations.counts)
-        worse = objective.at(model).log_likelihood - objective.at(fewer).log_likelihood
-        if 2 * observations.total * worse > scipy.special.chdtri(left_out, self.false_alarm):
-            return found
-        return found.unless(self._compared(observations, operator, fewer, steps))
+        return found.unless(self._compared(fewer))
 
-    def _compared(
-        self, observations: Observations, operator: Operator, model: FloatArray, steps: int
-    ) -> AlarmResult:
-        """The reports beside those of honest people who are where the model says."""
-        rounds = len(observations.tallies)
-        drawn = self._drawn(observations, operator._push(model))
-        totals = [np.full(tally.counts.size, float(tally.total)) for tally in observations.tallies]
-        laws = np.empty((0, drawn.shape[1]))
-        for compared in sorted({1 + self._least, len(drawn)}):  # data sets, the observed one first
-            more = drawn[len(laws) : compared]
-            fitted = (after_steps(operator, more[k], steps) for k in batches(len(more), operator))
-            found = (np.maximum(operator._push(theta), 0.0) for theta in fitted)
-            laws = np.concatenate([laws, *found])
-            counted = _by_round(drawn[:compared], rounds)
-            expected = _by_round(laws * np.concatenate(totals), rounds)
-            scores = _standardised(counted, expected)
-            result = self._judged(scores, counted[0, 0] - expected[0, 0], rounds)
+    def _compared(self, crowds: Sequence[_Crowd]) -> AlarmResult:
+        """The reports beside those of honest people who are where the models say."""
+        generator = np.random.default_rng(self.seed)
+        drawn = [self._drawn(crowd, generator) for crowd in crowds]
+        laws = [np.empty((0, each.shape[1])) for each in drawn]
+        rounds = sum(len(crowd.observations.tallies) for crowd in crowds)
+        for compared in sorted({1 + self._least, 1 + self.replicates}):  # the observed one first
+            scores, surplus = [], np.zeros(1)
+            for place, (crowd, counts) in enumerate(zip(crowds, drawn, strict=True)):
+                more = counts[len(laws[place]) : compared]
+                laws[place] = np.concatenate([laws[place], *crowd.refitted(more)])
+                tallies = crowd.observations.tallies
+                totals = [np.full(tally.counts.size, float(tally.total)) for tally in tallies]
+                counted = _by_round(counts[:compared], len(tallies))
+                expected = _by_round(laws[place] * np.concatenate(totals), len(tallies))
+                scores.append(_standardised(counted, expected))
+                surplus = surplus + counted[0, 0] - expected[0, 0]
+            result = self._judged(np.concatenate(scores, axis=1), surplus, rounds)
             if min(result.p_value, result.overall_p_value) > _CLEARLY * self.false_alarm:
                 break
         return result
 
-    def _drawn(self, observations: Observations, laws: FloatArray) -> FloatArray:
+    def _drawn(self, crowd: _Crowd, generator: np.random.Generator) -> FloatArray:
         """The observed counts, and below them those of honest people under the fitted model."""
-        generator = np.random.default_rng(self.seed)
+        observations = crowd.observations
+        laws = observations.split(crowd.operator._push(crowd.model))
         drawn = []
-        for tally, own in zip(observations.tallies, observations.split(laws), strict=True):
+        for tally, own in zip(observations.tallies, laws, strict=True):
             law = np.maximum(own, 0.0)
             copies = generator.multinomial(tally.total, law / law.sum(), size=self.replicates)
             drawn.append(np.concatenate((tally.counts[None, :], copies)))
@@ -243,6 +236,57 @@ class PoisoningAlarm:
             worst_first, excess[0], surplus, overall_p_value, self.false_alarm, len(largest) - 1,
             rounds,
         )  # fmt: skip
+
+
+class _Crowd(NamedTuple):
+    """Honest people of one map, beside whom some tallies are looked at."""
+
+    observations: Observations
+    operator: Operator
+    model: FloatArray
+    steps: int
+    """To fit it again from other counts."""
+    cell: IntArray
+    """Of every row of the operator: where places in cells are open there are several of one cell."""
+
+    @classmethod
+    def of(cls, observations: Observations, estimate: Estimate) -> _Crowd:
+        """Those of an estimate, and of the places in its cells where these are open."""
+        instance("estimate", estimate, Estimate, "an estimate, such as update.fit(tally)")
+        if estimate.space != observations.space:
+            raise InvalidInput("estimate must be about the same space as the tallies")
+        steps = _steps(estimate, observations)
+        across = max(tally.channel.positions_across for tally in observations.tallies)
+        shows = crowds_show(observations.total, estimate.distribution, MATRIX_CELLS)
+        places = PlacesOfAll.of(observations, across, shows=min(MAP_SHOWS, shows))
+        model = estimate.distribution
+        if places is None:
+            return cls(observations, observations.operator, model, steps, np.arange(model.size))
+        # honest people stand anywhere in their cells
+        steps = math.ceil(_FARTHER * steps)
+        counts = observations.counts[None, :].astype(np.float64)
+        model = after_steps(places.operator, counts, steps)[0]
+        return cls(observations, places.operator, model, steps, places.cell)
+
+    def surely(self, estimate: Estimate, false_alarm: float) -> _Crowd:
+        """Those of the cells alone that surely have people, where these explain the reports as well."""
+        surely = estimate.interval(_SURELY)[0] > 0
+        fewer = self.model * surely[self.cell]
+        left_out = int(surely.size - surely.sum())
+        if not (left_out and fewer.any()):
+            return self
+        fewer /= fewer.sum()
+        objective = Objective(self.operator, self.observations.counts)
+        worse = objective.at(self.model).log_likelihood - objective.at(fewer).log_likelihood
+        if 2 * self.observations.total * worse > scipy.special.chdtri(left_out, false_alarm):
+            return self
+        return self._replace(model=fewer)
+
+    def refitted(self, counts: FloatArray) -> Iterator[FloatArray]:
+        """The laws of reports after as many steps from other counts (data sets, columns)."""
+        for some in batches(len(counts), self.operator):
+            theta = after_steps(self.operator, counts[some], self.steps)
+            yield np.maximum(self.operator._push(theta), 0.0)
 
 
 def _steps(estimate: Estimate, observations: Observations) -> int:

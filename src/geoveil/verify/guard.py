@@ -81,6 +81,12 @@ class Guarded:
         return _less(self.received, self.most)
 
     @property
+    def left_within_range(self) -> list[tuple[Tally, ...]]:
+        """What is left without the fewest fakes, the most, and half-way."""
+        half = [(fewest + most) // 2 for fewest, most in zip(self.taken, self.most, strict=True)]
+        return [self.left, _less(self.received, half), self.left_at_least]
+
+    @property
     def fakes(self) -> IntArray:
         """How many of each report were taken out, over all rounds."""
         return np.sum(self.taken, axis=0, dtype=np.int64)
