@@ -25,7 +25,7 @@ SIMULATION = {
     "release",
     "verify",
 }
-RESAMPLING = {"flow_fit.py", "simulated_trips.py", "file_crowd.py"}
+RESAMPLING = {"flow_fit.py", "flow_map.py", "file_crowd.py"}
 """Files of other packages that draw estimates again, or a simulated crowd: never a person's report."""
 SEEDED = {"Generator", "PCG64", "SeedSequence", "default_rng"}
 WEAK = re.compile(r"(numpy\.)?random(\..*)?")

@@ -12,11 +12,10 @@ from geoveil.arrays import BoolArray, FloatArray, IntArray
 from geoveil.campaign import Crowd, Simulation
 from geoveil.campaign.simulation import Population
 from geoveil.channel.words import spend_in_words
+from geoveil.cli import flow_map
 from geoveil.cli import options as shared
-from geoveil.cli import simulated_trips
 from geoveil.cli.console import Console, ProgressBar, Screen, columns_of_numbers
 from geoveil.cli.obfuscate import spend_values
-from geoveil.cli.simulated_trips import CITY_SEED
 from geoveil.demo.city import simulated_city
 from geoveil.engine.engines import Engine
 from geoveil.engine.file_crowd import FileCrowd
@@ -110,7 +109,7 @@ def command(
     """
     people = shared.RowFile.taken(source, options)
     if people.trips is not None:
-        simulated_trips.check_options(options["epsilon_per_km"])
+        flow_map.check_options(options["epsilon_per_km"])
     _check_promises(options)
     people.check_engine()
     people.where.check_file(people.source)
@@ -120,7 +119,7 @@ def command(
     if source is None and people.limit is not None:
         raise click.UsageError("--person must come with a file that has such a column")
     if people.trips is not None:
-        simulated_trips.run(people, plot, console, options)
+        flow_map.simulate_trips(people, plot, console, options)
     else:
         with people.where.open(None, source or PIPE) as engine:
             _campaign(people, engine, plot, maps, console, options)
@@ -134,7 +133,7 @@ def _campaign(
     with console.progress("reading the people") as progress:
         if not file.source:
             number = options["number"]
-            city = simulated_city(people=number, seed=CITY_SEED, cell_km=file.area.cell_km)
+            city = simulated_city(people=number, seed=flow_map.CITY_SEED, cell_km=file.area.cell_km)
             crowd = _crowd(city.grid, options, city.cells)
             people = People(city.grid, crowd, OutsideCount("drop"), Spend(number, 1, 1))
         elif file.limit is None and not is_pipe(file.source):
@@ -175,7 +174,7 @@ def _campaign(
         "rounds": [{name: getattr(done, name) for name in names} for done in simulation.rounds],
         **_beside_the_map(simulation, sentences),
     }
-    sentences += simulated_trips.told_of_people(spend, file.limit, promise, people.outside)
+    sentences += flow_map.told_of_people(spend, file.limit, promise, people.outside)
     console.result(values, lambda screen: _show(screen, simulation, sentences))
 
 
@@ -228,7 +227,7 @@ def _read(file: shared.RowFile, options: dict[str, Any], progress: ProgressBar) 
             return cells, taken
         return np.column_stack([cells, grid.plane.to_plane(lat=lat, lng=lng, folded=True)]), taken
 
-    rows, spend = simulated_trips.chosen_rows(file, place, count, options["seed"], progress)
+    rows, spend = flow_map.chosen_rows(file, place, count, options["seed"], progress)
     places = np.concatenate([part.places for part in rows])
     if not by_cell:
         cells = places[:, 0].astype(np.int64)
