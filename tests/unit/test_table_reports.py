@@ -272,6 +272,9 @@ def test_times_are_read_without_pandas_and_in_zones_that_are_known(tmp_path: Pat
     unknown = "time zone that this machine knows, not Mars/Olympus; write them in UTC"
     with pytest.raises(InvalidFile, match=f"the times of visits must be in a {unknown}"):
         entries(far, "visits")
+    for unit in ("s", "ms", "us"):  # milliseconds, say, that are stored as seconds
+        with pytest.raises(InvalidFile, match="times of visits must lie in the years 1 to 9999"):
+            entries(pa.array([10**18], pa.timestamp(unit)), "visits")
     batch = pa.RecordBatch.from_pydict({"lat": [1.0], "lng": [2.0], "at": far})
     for name in ("noisy.csv", "noisy.geojson"):
         with (

@@ -135,10 +135,14 @@ def python_values(column: pa.Array, name: str) -> list[Any]:
     import pyarrow as pa
 
     zone = column.type.tz if pa.types.is_timestamp(column.type) else None
-    if pa.types.is_timestamp(column.type):
+    if pa.types.is_timestamp(column.type) and column.type.unit == "ns":
         column = column.cast(pa.timestamp("us", zone), safe=False)
     try:
         return list(column.to_pylist())
+    except OverflowError:
+        raise InvalidFile(
+            f"the times of {name} must lie in the years 1 to 9999; is their unit another than the file says?"
+        ) from None
     except (ValueError, KeyError, AttributeError):  # which one, depends on what is installed
         if zone is None:
             raise

@@ -22,7 +22,7 @@ from geoveil.document.slots import DAYS, MOST_SLOTS, Slots
 from geoveil.errors import InvalidFile, InvalidInput, Unsupported
 from geoveil.space import AnyGrid, MapSpace, OutsideCount
 from geoveil.table import locations
-from geoveil.table.columns import cell_numbers, entries, is_said, numbers
+from geoveil.table.columns import cell_numbers, entries, is_said, numbers, python_values
 from geoveil.table.locations import Reading
 from geoveil.table.reader import TableReader
 
@@ -343,7 +343,8 @@ def read_persons(
     found: dict[str, list[int]] = {}
     rows = 0
     for cells, batch in reported(reader, channel, reading, OutsideCount("clamp"), beside=[column]):
-        for cell, person in zip(cells.tolist(), batch.column(column).to_pylist(), strict=True):
+        said = python_values(batch.column(column), reader.name)
+        for cell, person in zip(cells.tolist(), said, strict=True):
             rows += 1
             if not is_said(person):
                 raise InvalidFile(
