@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -13,7 +14,7 @@ import pytest
 from geoveil.campaign.outlook import MOST_CELLS, coarsened, middle_of, outlook
 from geoveil.document.wire import MechanismDocument
 from geoveil.server import campaign_advice, shapes
-from geoveil.server.campaign_advice import Advice, Question, advise
+from geoveil.server.campaign_advice import Advice, Question, advise, beyond_the_page
 from geoveil.server.settings_of_campaign import InvalidSetting
 from geoveil.space import Grid, MaskedGrid, space_from_dict
 from server.conftest import InProcess
@@ -122,6 +123,22 @@ def test_of_trips_it_says_that_they_cost_twice_and_nothing_of_an_error() -> None
     assert said["sentences"][1].startswith("A trip is charged twice")
     assert said["example"] is said["expected_error_km"] is said["reported_error_km"] is None
     assert not any("off, and the map" in each for each in said["sentences"])
+
+
+def test_what_the_page_does_not_send_is_said_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    """At ε = 2 per km, which the form begins with, a trip costs twice what the page allows."""
+    page = Path(__file__).parents[2] / "web" / "pages" / "src" / "participant" / "campaign.ts"
+    limit = campaign_advice.PAGE_LIMIT_PER_KM
+    assert f"maxEpsilonPerKm: {limit:g}," in page.read_text(encoding="utf-8")
+    for promises, trips in (([2.0], True), ([4.0], False), ([4.0, 8.0], False)):
+        (said,) = beyond_the_page(promises, trips=trips)
+        assert "costs ε = 4 per km, and the page at the campaign's link" in said
+    (some,) = beyond_the_page([1.0, 4.0], trips=False)
+    assert "lets nobody choose a promise above 2 per km unless" in some
+    assert beyond_the_page([1.0, 2.0], trips=False) == beyond_the_page([1.0], trips=True) == []
+    assert not any("link" in each for each in advised(trips=True)["sentences"])
+    monkeypatch.setattr("geoveil.server.campaign_advice.PAGE_LIMIT_PER_KM", 1.5)
+    assert any("A trip costs ε = 2 per km" in each for each in advised(trips=True)["sentences"])
 
 
 REFUSED: list[tuple[str, dict[str, Any]]] = [

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -37,6 +37,8 @@ _AROUND_BYTES = 1024
 
 
 _MOST_PEOPLE = 100_000_000
+PAGE_LIMIT_PER_KM = 2.0
+"""What a report on the page for participants may cost where nobody has changed their limits."""
 
 
 class Question(CampaignSettings, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -208,6 +210,7 @@ def advise(send: Send, asked: Question) -> Advice | str:
             ),
             *said,
         ]
+    said += beyond_the_page(promises, trips=asked.trips)
     if slots is not None:
         said += slots_in_words(slots, asked.people, asked.minimum_reports)
     choices = [
@@ -225,6 +228,26 @@ def advise(send: Send, asked: Question) -> Advice | str:
         "map": first.brought_back.tolist(),
     }
     return Advice(*of_all, first.error_km, first.reported_error_km, choices, said, example)
+
+
+def beyond_the_page(promises: Sequence[float], *, trips: bool) -> list[str]:
+    """That people have to raise a limit first, where a report costs more than the page lets it.
+
+    >>> beyond_the_page([1.0], trips=True), len(beyond_the_page([1.5], trips=True))
+    ([], 1)
+    """
+    costs = [each * (2 if trips else 1) for each in promises]
+    limit = f"{PAGE_LIMIT_PER_KM:g} per km unless the person raises that limit there"
+    if min(costs) > PAGE_LIMIT_PER_KM:
+        return [
+            (
+                f"A {'trip' if trips else 'report'} costs ε = {min(costs):g} per km, and the page at the "
+                f"campaign's link sends nothing above {limit}: nobody else can take part on it."
+            )
+        ]
+    if max(costs) > PAGE_LIMIT_PER_KM:
+        return [f"The page at the campaign's link lets nobody choose a promise above {limit}."]
+    return []
 
 
 def slots_in_words(slots: Slots, people: int, minimum_reports: int) -> list[str]:

@@ -83,6 +83,10 @@ it("has German for every sentence about a campaign to be", () => {
     "Worked out on 140 cells of 0.58 km in the place of your 1,920.": /140 Zellen von 0,58 km anstelle Ihrer 1\.920/,
     "Worked out on the middle of your area of 17,018 cells: 156 cells of 1 km, and in proportion 1,132 of 123,456 people.":
       /17\.018 Zellen: 156 Zellen von 1 km, .* 1\.132 von 123\.456 Menschen/,
+    "A trip costs ε = 4.2 per km, and the page at the campaign's link sends nothing above 2 per km unless the person raises that limit there: nobody else can take part on it.":
+      /^Ein Weg kostet ε = 4,2 je km, .* nichts über 2 je km, /,
+    "The page at the campaign's link lets nobody choose a promise above 2 per km unless the person raises that limit there.":
+      /niemand ein Versprechen über 2 je km wählen/,
     "A trip is charged twice, since it is two reports that are known to be one person's.": /kostet doppelt/,
     "Each end of a trip lands 1.1 km from where it was on average, and tells 1.6 of the 5.1 bits of which cell that was.":
       /im Mittel 1,1 km .* 1,6 der 5,1 Bit/,

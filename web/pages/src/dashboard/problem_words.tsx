@@ -122,6 +122,16 @@ const GERMAN: readonly Translation[] = [
       "Wie weit die Ströme danebenliegen werden, wird nicht vorher berechnet: Sie kommen mit Intervallen zwischen Bezirken.",
   ],
   [
+    /^A (trip|report) costs ε = (\S+) per km, and the page at the campaign's link sends nothing above (\S+) per km unless the person raises that limit there: nobody else can take part on it\.$/,
+    (what, cost, limit) =>
+      `${what === "trip" ? "Ein Weg" : "Eine Meldung"} kostet ε = ${cost} je km, und die Seite am Link der Kampagne sendet nichts über ${limit} je km, wenn jemand diese Grenze dort nicht anhebt: Sonst kann dort niemand teilnehmen.`,
+  ],
+  [
+    /^The page at the campaign's link lets nobody choose a promise above (\S+) per km unless the person raises that limit there\.$/,
+    (limit) =>
+      `Auf der Seite am Link der Kampagne kann niemand ein Versprechen über ${limit} je km wählen, ohne diese Grenze dort anzuheben.`,
+  ],
+  [
     /^Everybody chooses among (\S+) promises\. Whoever chooses nothing has the strongest, ε = (\S+) per km, and the sentences below are about that one\.$/,
     (promises, strongest) =>
       `Alle wählen unter ${promises} Versprechen. Wer nichts wählt, hat das stärkste, ε = ${strongest} je km; von diesem handeln die folgenden Sätze.`,
