@@ -1,5 +1,6 @@
 /** Keys, sums and words by themselves, and the size of the package. */
 
+import { readFileSync } from "node:fs";
 import { gzipSync } from "node:zlib";
 import { expect, it } from "vitest";
 import type { Centres } from "../src/area.ts";
@@ -133,6 +134,11 @@ it("reads JSON that names everything once, and nothing else", () => {
 it("turns longitudes as the Python device does, to the last digit", () => {
   const turned = [180.1, 359.9, -180.3, -370.1, 1000000.1].map(wrapped);
   expect(turned).toEqual([-179.9, -0.10000000000002274, 179.7, -10.100000000000023, -79.90000000002328]);
+});
+
+it("names no type of places that only pages know: Node and workers compile with it", () => {
+  const source = readFileSync(new URL("../src/location.ts", import.meta.url), "utf8");
+  expect(source).not.toMatch(/\b(?:Position|Geolocation)[A-Z]\w*/);
 });
 
 it("has at most 20 kB, compressed", async () => {
