@@ -93,28 +93,30 @@ function Details({ facts, around }: { facts: Facts; around: boolean }) {
     <>
       <section class="card stack">
         {facts.listed && <p>{say.listed(number(facts.cells, 9), around)}</p>}
-        <table class="numbers">
-          <caption class="small soft">{words.odds}</caption>
-          <thead>
-            <tr>
-              <th scope="col">{words.apart}</th>
-              <th scope="col">{say.times}</th>
-              <th scope="col">{say.common}</th>
-            </tr>
-          </thead>
-          <tbody>
-            {APART_KM.map((km) => {
-              const { times, inCommon } = told(facts, km);
-              return (
-                <tr key={km}>
-                  <th scope="row">{distance(km)}</th>
-                  <td>{times}</td>
-                  <td>{inCommon}</td>
-                </tr>
-              );
-            })}
-          </tbody>
-        </table>
+        <div class="scrolls" tabIndex={0} role="region" aria-label={words.odds}>
+          <table class="numbers">
+            <caption class="small soft">{words.odds}</caption>
+            <thead>
+              <tr>
+                <th scope="col">{words.apart}</th>
+                <th scope="col">{say.times}</th>
+                <th scope="col">{say.common}</th>
+              </tr>
+            </thead>
+            <tbody>
+              {APART_KM.map((km) => {
+                const { times, inCommon } = told(facts, km);
+                return (
+                  <tr key={km}>
+                    <th scope="row">{distance(km)}</th>
+                    <td>{times}</td>
+                    <td>{inCommon}</td>
+                  </tr>
+                );
+              })}
+            </tbody>
+          </table>
+        </div>
       </section>
       <section class="card">
         <dl class="stack-tight">

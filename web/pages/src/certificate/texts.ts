@@ -60,11 +60,11 @@ export const say = texts(
     listed: (places: string, around: boolean) =>
       `Eine Meldung nennt einen von ${places} Orten. Gezogen wird sie von dort aus, wo jemand steht, an einem von ihnen oder anderswo. Der Dienst sagt, dass seine Karte Menschen ${around ? "rund um die Orte annimmt, jeden in der Zelle eines Orts" : "an den Orten annimmt und nirgends sonst"}; das Versprechen hängt davon nicht ab.`,
     apart: "Zwei Menschen in diesem Abstand",
-    times: "mal so wahrscheinlich",
+    times: "mal so wahrschein\u00adlich",
     common: "von 100 Meldungen kämen mindestens so viele auch vom anderen",
     trip: {
       odds: "Wievielmal so wahrscheinlich eine Meldung, die beide Enden eines Wegs enthält, von einem zweier Wege ist, höchstens",
-      apart: "Zwei Wege, deren Anfänge und deren Enden so weit auseinanderliegen",
+      apart: "Zwei Wege, deren Anfänge und deren Enden so weit auseinander\u00adliegen",
       promised: "Versprochen für jedes Ende, zwischen je zwei Orten",
     },
     cannot: "Was diese Seite nicht beweisen kann",
