@@ -395,5 +395,7 @@ def test_flows_between_the_districts_of_a_file_in_a_city_with_limits(trips: Path
     rows = read(target)
     assert len(rows) == 4
     assert sum(float(row["share"]) for row in rows) == pytest.approx(1.0, abs=0.01)
-    blocks = run("flows", source, "-o", target, "--block", 3, "--no-intervals")
+    picture = trips.with_name("flows.png")
+    blocks = run("flows", source, "-o", target, "--block", 3, "--no-intervals", "--plot", picture)
     assert blocks.exit_code == 0, blocks.stderr
+    assert picture.read_bytes().startswith(b"\x89PNG")

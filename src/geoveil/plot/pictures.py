@@ -16,7 +16,7 @@ from geoveil.estimate.fitted import Estimate
 from geoveil.plot import maps
 from geoveil.plot.curves import draw_dial
 from geoveil.plot.maps import draw_grounds, picture
-from geoveil.space import Grid, Space
+from geoveil.space import MapSpace, Space
 from geoveil.table.frames import columns_of
 from geoveil.table.results import Result, shares_and_bars
 
@@ -172,10 +172,9 @@ class FlowPicture:
 
 def save_flows(path: str, shown: FlowPicture) -> None:
     """Draw flows into a picture (.png, .svg or .pdf)."""
-    if not isinstance(shown.space, Grid):
+    if not isinstance(shown.space, MapSpace):
         raise Unsupported(f"{shown.space!r} has no map to draw flows on; leave the picture out")
-    high = float(np.clip(shown.space.rows / shown.space.columns, 0.4, 1.6))
-    with picture(path, _INCHES + 0.4, _INCHES * high + 0.9) as figure:
+    with picture(path, _INCHES + 0.4, maps.panel_height(shown.space, _INCHES) + 0.9) as figure:
         axes = figure.subplots()
         ground = np.zeros(shown.space.size) if shown.ends is None else shown.ends
         draw_grounds(axes, shown.space, ground)
