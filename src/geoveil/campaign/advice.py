@@ -81,7 +81,7 @@ class Advice(Framed, Drawn, Shown):
     def promise(self) -> str:
         """What every setting keeps, in words."""
         promises = [choice.mechanism.guarantee for choice in self.dial]
-        slacks = [each.slack for each in promises if isinstance(each, BetweenPositions)]
+        slacks = [promise.slack for promise in promises if isinstance(promise, BetweenPositions)]
         common: Guarantee = GeoIndistinguishability(self.epsilon_per_km)
         if slacks:
             common = BetweenPositions(self.epsilon_per_km, max(slacks))
@@ -137,15 +137,15 @@ def advise(
     epsilon = positive("epsilon_per_km", epsilon_per_km)
     number, start = count("people", people), count("seed", seed, least=0)
     lived_in = np.where(people_at >= 0.5 / space.size, people_at, 0.0)
-    alone = most_isolated_cell(space, lived_in / lived_in.sum())
-    meant = checked_between(between, space)
+    isolated = most_isolated_cell(space, lived_in / lived_in.sum())
+    between = checked_between(between, space)
     dial = partial(
         elastic,
         space,
         people_at,
         epsilon_per_km=epsilon,
         most_leverage=most_leverage,
-        between=meant,
+        between=between,
     )
     makers: list[tuple[str, float | None, Callable[[], Channel]]] = [
         (f"camouflage {k:g}", k, partial(dial, camouflage=k)) for k in DIAL
@@ -160,10 +160,10 @@ def advise(
             **beside,
             "discs": partial(Disc, space, epsilon=epsilon * space.cell_km),
         }
-    weaker = ", between cells" if meant == "positions" else ""
+    weaker = ", between cells" if between == "positions" else ""
     makers += [(f"{name}{weaker}", None, make) for name, make in beside.items()]
     choices = []
-    for done, (name, camouflage, make) in enumerate(makers, start=1):
+    for step, (name, camouflage, make) in enumerate(makers, start=1):
         mechanism = make()
         choices.append(
             Choice(
@@ -173,12 +173,12 @@ def advise(
                 mean_distance_km=mean_distance_km(mechanism, people_at),
                 leakage_bits=mutual_information_bits(mechanism, people_at),
                 expected_error_km=_expected_error_km(mechanism, people_at, number, repeats, start),
-                isolated_posterior=mean_posterior(mechanism, alone, people_at),
+                isolated_posterior=mean_posterior(mechanism, isolated, people_at),
                 leverage=mechanism.leverage,
             )
         )
-        tell(done, len(makers))
-    return Advice(epsilon, number, alone, tuple(choices))
+        tell(step, len(makers))
+    return Advice(epsilon, number, isolated, tuple(choices))
 
 
 def _expected_error_km(

@@ -12,7 +12,7 @@ from geoveil import arrays
 from geoveil.arrays import FloatArray, frozen, prior_over, uniform
 from geoveil.campaign import one_map
 from geoveil.campaign.elastic_design import Between, checked_between
-from geoveil.campaign.rounds import Closing, NewestRounds, Round, as_saved, counted, without
+from geoveil.campaign.rounds import Closing, NewestRounds, Round, as_saved, cleaned_rounds, counted
 from geoveil.campaign.rules import PromiseRule, PublishedRule, Rule, rule_from_dict
 from geoveil.channel.channel import Channel, Tally
 from geoveil.document.canonical import canonical_bytes, file_json
@@ -82,7 +82,7 @@ class Campaign:
         minimum_reports: int = MINIMUM_REPORTS,
         rule: Rule | None = None,
     ) -> None:
-        if sum(given is None for given in (rule, epsilon_per_km, promises_per_km)) != 2:
+        if sum(option is None for option in (rule, epsilon_per_km, promises_per_km)) != 2:
             raise InvalidInput(
                 "a campaign must have a promise by exactly one of epsilon_per_km=, promises_per_km= "
                 "(several, to choose from) and rule="
@@ -136,14 +136,14 @@ class Campaign:
     @property
     def mechanism(self) -> Channel:
         """What people use now, where the campaign offers one promise."""
-        published = self._rounds[-1].mechanisms
-        if len(published) > 1:
-            offered = ", ".join(f"{each:g}" for each in self.rule.promises)
+        mechanisms = self._rounds[-1].mechanisms
+        if len(mechanisms) > 1:
+            offered = ", ".join(f"{promise:g}" for promise in self.rule.promises)
             raise InvalidInput(
                 f"a campaign of several promises ({offered} per km) must be asked for one of them; "
                 "take campaign.mechanisms[promise]"
             )
-        return published[0]
+        return mechanisms[0]
 
     @property
     def mechanisms(self) -> dict[float, Channel]:
@@ -153,7 +153,7 @@ class Campaign:
     @property
     def rounds(self) -> list[Round]:
         """The closed rounds, oldest first."""
-        return [done for done in self._rounds if done.closed]
+        return [round_ for round_ in self._rounds if round_.closed]
 
     @property
     def current(self) -> Round:
@@ -187,13 +187,13 @@ class Campaign:
     def receive(self, tally: Tally) -> Round:
         """Count reports under the mechanism that made them, in the open round or late in an old one."""
         arrays.instance("tally", tally, Tally, A_TALLY)
-        for published in reversed(self._rounds):
-            tallies = published.tallies
-            for level, known in enumerate(tallies):
-                if known.channel == tally.channel:
-                    more = known + Tally(known.channel, tally.counts)
-                    published.tallies = (*tallies[:level], more, *tallies[level + 1 :])
-                    return published
+        for round_ in reversed(self._rounds):
+            tallies = round_.tallies
+            for level, earlier in enumerate(tallies):
+                if earlier.channel == tally.channel:
+                    more = earlier + Tally(earlier.channel, tally.counts)
+                    round_.tallies = (*tallies[:level], more, *tallies[level + 1 :])
+                    return round_
         raise InvalidInput("the tally must come from a mechanism that this campaign has published")
 
     @arrays.one_blas_thread()
@@ -207,7 +207,7 @@ class Campaign:
             raise InvalidInput(f"round {current.number} was the last; the campaign has ended")
         if current.total < self._least:
             return None
-        self._closed_from = tuple(done.tallies for done in self._rounds)
+        self._closed_from = tuple(round_.tallies for round_ in self._rounds)
         if self.rule.trusted_seed and len(self._rounds) == 1:
             current.seed = current.tallies
         self._closing = self._concluded(self._rounds, self.rounds)
@@ -226,9 +226,9 @@ class Campaign:
 
     def _believed(self, last: Round | None) -> FloatArray:
         """The estimate of the last closed round; the prior before the first."""
-        known = self.prior if last is None else last.distribution
-        assert known is not None
-        return known
+        distribution = self.prior if last is None else last.distribution
+        assert distribution is not None
+        return distribution
 
     def _concluded(self, rounds: Sequence[Round], before: Sequence[Round]) -> Closing:
         """The close of the last of these rounds, from the counts as they were then.
@@ -237,8 +237,8 @@ class Campaign:
         stay out: the alarm looks at the newest rounds alone.
         """
         as_then = {
-            done.number: replace(done, tallies=tallies)
-            for done, tallies in zip(rounds, self._closed_from, strict=True)
+            round_.number: replace(round_, tallies=tallies)
+            for round_, tallies in zip(rounds, self._closed_from, strict=True)
             if sum(tally.total for tally in tallies) >= self._least
         }
         last = before[-1] if before else None
@@ -254,8 +254,8 @@ class Campaign:
             return None if guard is None else self._inspected(guard, some, last, counted(some))
 
         standing = self._standing(as_then, last, inspected)
-        used = tuple(done for n, done in as_then.items() if n in standing.agreeing)
-        waiting = tuple(done for n, done in as_then.items() if n in standing.waiting)
+        used = tuple(round_ for n, round_ in as_then.items() if n in standing.agreeing)
+        waiting = tuple(round_ for n, round_ in as_then.items() if n in standing.waiting)
         choices, estimate, guarded = self._estimated(used, last, len(before) + 1, inspected)
         depends = choices is not None and choices.dependent
         held = self._held(used, estimate, depends=depends)
@@ -264,27 +264,27 @@ class Campaign:
     def _standing(
         self, as_then: Mapping[int, Round], last: Round | None, inspected: Inspected
     ) -> one_map.Standing:
-        """Which rounds agree, where that is known of those before the last estimate."""
-        tallies = {number: done.counted for number, done in as_then.items()}
+        """Which rounds agree, going on from those that agreed at the last estimate."""
+        tallies = {number: round_.counted for number, round_ in as_then.items()}
         before = one_map.NO_ROUNDS if last is None else last.standing
-        known = before.agreeing
+        agreeing = before.agreeing
 
         def fitted(numbers: Sequence[int]) -> FloatArray:
-            if last is not None and tuple(n for n in known if n in tallies) == tuple(numbers):
+            if last is not None and tuple(n for n in agreeing if n in tallies) == tuple(numbers):
                 return self._believed(last)
             some = [tally for number in numbers for tally in tallies[number]]
             return self.rule.estimate(some, self.prior).distribution
 
         take_over = not self.rule.trusted_seed
-        found = one_map.settled(before, tallies, fitted, take_over=take_over)
-        if found.waiting == before.waiting:
-            return found
-        some = [done for number, done in as_then.items() if number not in before.aside]
-        guarded = inspected(*(done.number for done in some))
+        standing = one_map.settled(before, tallies, fitted, take_over=take_over)
+        if standing.waiting == before.waiting:
+            return standing
+        some = [round_ for number, round_ in as_then.items() if number not in before.aside]
+        guarded = inspected(*(round_.number for round_ in some))
         if guarded is None:
-            return found
+            return standing
         # what the guard takes for fakes is no sign that people have moved
-        cleaned = {done.number: done.counted for done in without(some, guarded.left)}
+        cleaned = {round_.number: round_.counted for round_ in cleaned_rounds(some, guarded.left)}
         return one_map.settled(before, tallies | cleaned, fitted, take_over=take_over)
 
     def _estimated(
@@ -292,13 +292,13 @@ class Campaign:
     ) -> tuple[one_map.Choices | None, Estimate, Guarded | None]:
         """The estimate from rounds that agree: of all reports together while the choice allows it."""
         tallies, believed = counted(used), self._believed(last)
-        numbers = [done.number for done in used]
+        numbers = [round_.number for round_ in used]
         if len(self.rule.promises) == 1:
             guarded = inspected(*numbers)
             if guarded is None:
                 return None, self.rule.estimate(tallies, believed), None
             return None, guarded.estimate, guarded
-        levels = one_map.by_promise([done.tallies for done in used])
+        levels = one_map.by_promise([round_.tallies for round_ in used])
         estimate = self.rule.estimate(tallies, believed)
         compared = one_map.compared_levels(levels, estimate.distribution)
         level = one_map.allowed_at(look)
@@ -311,8 +311,8 @@ class Campaign:
             estimate = one_map.average_of_levels(levels, self.rule.estimator)
         elif guarded is not None:
             estimate = guarded.estimate
-        told = one_map.contributions(self.rule.promises, levels, estimate, self._least)
-        return one_map.Choices(told, self._least, compared, dependent, level), estimate, guarded
+        parts = one_map.contributions(self.rule.promises, levels, estimate, self._least)
+        return one_map.Choices(parts, self._least, compared, dependent, level), estimate, guarded
 
     def _compared_without_fakes(
         self,
@@ -331,14 +331,16 @@ class Campaign:
         if guard is None:
             return compared
         guard = replace(guard, alarm=NewestRounds())
-        found = [self._inspected(guard, used, last, level) for level in levels if level]
-        if not any(most.any() for each in found for most in each.most):
+        looks = [self._inspected(guard, used, last, level) for level in levels if level]
+        if not any(most.any() for guarded in looks for most in guarded.most):
             return compared
-        agree = []
-        for left in zip(*(each.left_within_range for each in found), strict=True):
-            near = self.rule.estimate([tally for level in left for tally in level], self.prior)
-            agree.append(one_map.compared_levels(left, near.distribution))
-        return max(agree, key=lambda each: 1.0 if each is None else each.p_value)
+        agreements = []
+        for rest in zip(*(guarded.left_within_range for guarded in looks), strict=True):
+            near = self.rule.estimate([tally for level in rest for tally in level], self.prior)
+            agreements.append(one_map.compared_levels(rest, near.distribution))
+        return max(
+            agreements, key=lambda agreement: 1.0 if agreement is None else agreement.p_value
+        )
 
     def _inspected(
         self,
@@ -347,11 +349,11 @@ class Campaign:
         last: Round | None,
         tallies: Sequence[Tally],
     ) -> Guarded:
-        """What a guard says about tallies of some rounds, given what fakes were found before."""
+        """What a guard says about tallies of some rounds, with the fakes of earlier closes in mind."""
         mechanisms = {
-            (done.number, level): mechanism
-            for done in used
-            for level, mechanism in enumerate(done.mechanisms)
+            (round_.number, level): mechanism
+            for round_ in used
+            for level, mechanism in enumerate(round_.mechanisms)
         }
         remembered = [
             Suspicion(mechanisms[number, level], report, least, most)
@@ -365,8 +367,8 @@ class Campaign:
 
         Where the choice of a promise depends on the place, what that round says is an average too.
         """
-        seed = [tally for done in used for tally in done.seed if tally.total]
-        if not seed or sum(tally.total for tally in seed) == sum(done.total for done in used):
+        seed = [tally for round_ in used for tally in round_.seed if tally.total]
+        if not seed or sum(tally.total for tally in seed) == sum(round_.total for round_ in used):
             return estimate
         alone = self.rule.estimator
         estimator = AverageOfEstimates(alone) if depends else alone
@@ -409,7 +411,7 @@ class Campaign:
             "rule": self.rule.to_dict(),
             "prior": self.prior.tolist(),
             "minimum_reports": self.minimum_reports,
-            "rounds": [each.to_dict() for each in self._rounds],
+            "rounds": [round_.to_dict() for round_ in self._rounds],
             "estimated_from": [
                 [tally.counts.tolist() for tally in tallies] for tallies in self._closed_from
             ],
@@ -426,19 +428,20 @@ class Campaign:
             prior = as_saved("prior", values["prior"], space.size)
             resumed._begin(space, rule, prior, values["minimum_reports"])
             resumed._rounds = [
-                Round.from_dict(number, each, space.size, rule.guarantee)
-                for number, each in enumerate(values["rounds"], start=1)
+                Round.from_dict(number, fields, space.size, rule.guarantee)
+                for number, fields in enumerate(values["rounds"], start=1)
             ]
-            if not resumed._rounds or not all(done.closed for done in resumed._rounds[:-1]):
+            if not resumed._rounds or not all(round_.closed for round_ in resumed._rounds[:-1]):
                 raise InvalidFile("a saved campaign must have one open round, its last")
             closed = resumed.rounds
             if closed and rule.trusted_seed and not closed[0].seed:  # older files do not say
                 closed[0].seed = closed[0].tallies
-            now = [[tally.counts for tally in done.tallies] for done in closed]
-            counts = values.get("estimated_from", now)  # older files say what was counted only
+            now = [[tally.counts for tally in round_.tallies] for round_ in closed]
+            saved = values.get("estimated_from", now)  # older files say what was counted only
+            levels = [counts if isinstance(counts[0], Sized) else [counts] for counts in saved]
             resumed._closed_from = tuple(
-                tuple(map(Tally, done.mechanisms, each if isinstance(each[0], Sized) else [each]))
-                for done, each in zip(closed, counts, strict=True)
+                tuple(map(Tally, round_.mechanisms, counts))
+                for round_, counts in zip(closed, levels, strict=True)
             )
         except (KeyError, TypeError, ValueError, InvalidInput) as problem:
             raise InvalidFile(f"the saved campaign is incomplete or malformed: {problem}") from None
@@ -457,6 +460,6 @@ class Campaign:
         return cls.from_dict(file_json(Path(path).read_bytes(), words))
 
     def __repr__(self) -> str:
-        total = sum(each.total for each in self._rounds)
+        total = sum(round_.total for round_ in self._rounds)
         closed = f"{number_of(len(self.rounds), 'round')} closed"
         return f"Campaign({self.space!r}, {closed}, {number_of(total, 'report')})"

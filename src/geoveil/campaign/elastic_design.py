@@ -133,8 +133,8 @@ def blahut_arimoto(
     )
 
 
-class _Asked(TypedDict, total=False):
-    """What ``elastic`` is asked for, whatever its promise is between."""
+class _Options(TypedDict, total=False):
+    """What ``elastic`` takes, whether its promise is between cells or positions."""
 
     epsilon_per_km: float | None
     level: float | None
@@ -150,15 +150,15 @@ _Prior = npt.ArrayLike | None
 
 @overload
 def elastic(
-    space: Space, prior: _Prior = ..., *, between: Literal["cells"], **asked: Unpack[_Asked]
+    space: Space, prior: _Prior = ..., *, between: Literal["cells"], **options: Unpack[_Options]
 ) -> DesignedElastic: ...
 @overload
 def elastic(
-    space: Space, prior: _Prior = ..., *, between: Literal["positions"], **asked: Unpack[_Asked]
+    space: Space, prior: _Prior = ..., *, between: Literal["positions"], **options: Unpack[_Options]
 ) -> DesignedPositional: ...
 @overload
 def elastic(
-    space: Space, prior: _Prior = ..., *, between: Between | None = ..., **asked: Unpack[_Asked]
+    space: Space, prior: _Prior = ..., *, between: Between | None = ..., **options: Unpack[_Options]
 ) -> DesignedElastic | DesignedPositional: ...
 @one_blas_thread()
 def elastic(
@@ -218,9 +218,9 @@ def elastic(
     def designed(share: float) -> DesignedElastic:
         return _promising(space, promise, lambda beta: _mixed(space, population, beta, share, stop))
 
-    wanted = designed(camouflage)
-    if most_leverage is None or wanted.leverage <= positive("most_leverage", most_leverage):
-        return wanted
+    mechanism = designed(camouflage)
+    if most_leverage is None or mechanism.leverage <= positive("most_leverage", most_leverage):
+        return mechanism
     sharpest = designed(0.0)
     steepest = sharpest.beta_per_km
     betas = np.linspace(steepest, _least_beta(space, most_leverage, steepest), _BETAS).tolist()
@@ -237,13 +237,13 @@ def elastic(
         lambda: bounded(0.0),
         lambda: bounded(camouflage, prior_over(None, space.size)),
     )
-    for fallback in fallbacks:
-        least = fallback()
-        if least.leverage <= most_leverage:
-            # the largest camouflage at which the bound can be kept, or else the least mechanism
+    for make in fallbacks:
+        fallback = make()
+        if fallback.leverage <= most_leverage:
+            # the largest camouflage at which the bound can be kept, or else the fallback
             best = safe_root(
-                lambda share, least=least: bounded(share) if share else least,  # type: ignore[misc]
-                lambda tried: -1.0 if tried.leverage <= most_leverage else 1.0,
+                lambda share, fallback=fallback: bounded(share) if share else fallback,  # type: ignore[misc]
+                lambda mechanism: -1.0 if mechanism.leverage <= most_leverage else 1.0,
                 [camouflage, 0.0],
                 within=(camouflage, 0.0),
                 tolerance=0.0,
@@ -305,10 +305,10 @@ def _promising(
     falling, are then tried for a place to start from.
     """
     if promise.mean_distance_km is not None:
-        wanted_km = positive("mean_distance_km", promise.mean_distance_km)
-        start = 0.5 / wanted_km
+        distance_km = positive("mean_distance_km", promise.mean_distance_km)
+        start = 0.5 / distance_km
         within = start * _RANGE, start / _RANGE
-        widest = wide_enough(build, wanted_km, "β", start, within, math.log(8))
+        widest = wide_enough(build, distance_km, "β", start, within, math.log(8))
         return _described(widest, widest.prior, widest.certified_epsilon_per_km)
     epsilon = promise.resolve(lambda _: 0.0)
     if space.size == 1:
@@ -316,7 +316,7 @@ def _promising(
     else:
         mechanism = safe_root(
             build,
-            lambda tried: tried.closed_form_loss().epsilon_per_km / epsilon - 1,
+            lambda candidate: candidate.closed_form_loss().epsilon_per_km / epsilon - 1,
             betas or [epsilon, epsilon / 2],
             within=(epsilon * _RANGE, epsilon / _RANGE),
             tolerance=CLOSE,

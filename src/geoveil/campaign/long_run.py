@@ -91,10 +91,10 @@ class Chain:
         states = self.recurrent
         within = self.transitions[np.ix_(states, states)]
         system = np.vstack(((within.T - np.eye(states.size))[:-1], np.ones(states.size)))
-        wanted = np.zeros(states.size)
-        wanted[-1] = 1.0
+        right_side = np.zeros(states.size)
+        right_side[-1] = 1.0
         law = np.zeros(len(self.transitions))
-        law[states] = np.maximum(np.linalg.solve(system, wanted), 0.0)
+        law[states] = np.maximum(np.linalg.solve(system, right_side), 0.0)
         return arrays.frozen(law / law.sum())
 
     def after(self, steps: int, start: int) -> FloatArray:

@@ -133,9 +133,9 @@ def settled(
     ``fitted`` is asked for the estimate near which rounds are compared. Without ``take_over`` rounds that
     disagree wait for ever.
     """
-    known = {*before.agreeing, *before.waiting, *before.aside}
+    earlier = {*before.agreeing, *before.waiting, *before.aside}
     standing = before
-    for number in sorted(set(tallies) - known):
+    for number in sorted(set(tallies) - earlier):
         standing = _with(standing, number, tallies, fitted, take_over)
     return standing
 
@@ -144,29 +144,29 @@ def _with(
     standing: Standing, number: int, tallies: Tallies, fitted: Fitted, take_over: bool
 ) -> Standing:
     """The standing with one more round."""
-    agreeing = [each for each in standing.agreeing if each in tallies]
+    agreeing = [other for other in standing.agreeing if other in tallies]
     if not agreeing:
         return replace(standing, agreeing=(*standing.agreeing, number))
     looks = standing.looks + 1
-    p_value = _compared(agreeing, number, tallies, fitted(agreeing))
-    looked = replace(standing, looks=looks, p_value=p_value)
+    p_value = _p_value(agreeing, number, tallies, fitted(agreeing))
+    with_look = replace(standing, looks=looks, p_value=p_value)
     if p_value is None or p_value >= allowed_at(looks):
         aside = (*standing.aside, *standing.waiting)
-        return replace(looked, agreeing=(*standing.agreeing, number), waiting=(), aside=aside)
-    waiting = [each for each in standing.waiting if each in tallies]
+        return replace(with_look, agreeing=(*standing.agreeing, number), waiting=(), aside=aside)
+    waiting = [other for other in standing.waiting if other in tallies]
     if not waiting:
-        return replace(looked, waiting=(number,))
-    alike = _compared(waiting, number, tallies, fitted(waiting))
+        return replace(with_look, waiting=(number,))
+    alike = _p_value(waiting, number, tallies, fitted(waiting))
     if alike is not None and alike < _ALIKE:
-        return replace(looked, waiting=(number,), aside=(*standing.aside, *standing.waiting))
+        return replace(with_look, waiting=(number,), aside=(*standing.aside, *standing.waiting))
     together = (*standing.waiting, number)
     if len(together) <= CONFIRMING or not take_over:
-        return replace(looked, waiting=together)
+        return replace(with_look, waiting=together)
     aside = tuple(sorted((*standing.aside, *standing.agreeing)))
-    return replace(looked, agreeing=together, waiting=(), aside=aside)
+    return replace(with_look, agreeing=together, waiting=(), aside=aside)
 
 
-def _compared(
+def _p_value(
     others: Sequence[int], number: int, tallies: Tallies, near: FloatArray
 ) -> float | None:
     """p of the hypothesis that a round and the newest of others come from one map."""
@@ -225,20 +225,18 @@ class Choices:
     @property
     def told(self) -> tuple[Level, ...]:
         """The levels with the minimum of reports."""
-        return tuple(each for each in self.levels if each.bits_per_report is not None)
+        return tuple(level for level in self.levels if level.bits_per_report is not None)
 
     def summary(self) -> str:
         """In words: the contributions, and what was found about the choice."""
-        told = "; ".join(
-            f"ε = {each.promise_per_km:g} per km: {number_of(each.reports, 'report')}, "
-            f"{each.bits_per_report:.2g} bits each"
-            for each in self.told
+        amounts = "; ".join(
+            f"ε = {level.promise_per_km:g} per km: {number_of(level.reports, 'report')}, "
+            f"{level.bits_per_report:.2g} bits each"
+            for level in self.told
         )
-        untold = len(self.levels) - len(self.told)
-        less = (
-            f"{untold} of the promises had fewer than {number_of(self.minimum_reports, 'report')}"
-        )
-        counted = "; ".join(part for part in (told, less if untold else "") if part)
+        small = len(self.levels) - len(self.told)
+        note = f"{small} of the promises had fewer than {number_of(self.minimum_reports, 'report')}"
+        counted = "; ".join(part for part in (amounts, note if small else "") if part)
         return f"{counted}. {self._verdict()}"
 
     def _verdict(self) -> str:
@@ -274,14 +272,14 @@ def contributions(
     promises: Sequence[float], levels: Sequence[Sequence[Tally]], estimate: Estimate, minimum: int
 ) -> tuple[Level, ...]:
     """What each promise contributed to an estimate."""
-    found = []
+    results = []
     for promise, level in zip(promises, levels, strict=True):
         reports = sum(tally.total for tally in level)
         bits = None
         if reports >= minimum:
             bits = mutual_information_bits(level[-1].channel, estimate.distribution)
-        found.append(Level(promise, reports, bits))
-    return tuple(found)
+        results.append(Level(promise, reports, bits))
+    return tuple(results)
 
 
 def average_of_levels(levels: Sequence[Sequence[Tally]], estimator: Estimator) -> Estimate:

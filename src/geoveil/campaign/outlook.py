@@ -127,8 +127,8 @@ def outlook(grid: Placed, *, epsilon_per_km: float, camouflage: float, people: i
 
     >>> import geoveil as gv
     >>> box = gv.Grid.from_box(south=45.72, west=4.8, north=45.78, east=4.88, cell_km=1.0)
-    >>> seen = outlook(box, epsilon_per_km=2.0, camouflage=0.5, people=5000)
-    >>> seen.grid.size, bool(0.5 < seen.mean_distance_km < 2.0)
+    >>> expected = outlook(box, epsilon_per_km=2.0, camouflage=0.5, people=5000)
+    >>> expected.grid.size, bool(0.5 < expected.mean_distance_km < 2.0)
     (49, True)
     """
     number, whole = count("people", people), coarsened(grid, _WIDEST / epsilon_per_km)
@@ -144,9 +144,9 @@ def outlook(grid: Placed, *, epsilon_per_km: float, camouflage: float, people: i
     city = example_city(coarse)
     law = np.maximum(mechanism.push(city), 0.0)
     sources = (np.random.default_rng([_SEED, repeat]) for repeat in range(_REPEATS))
-    tallies = [Tally(mechanism, each.multinomial(played, law / law.sum())) for each in sources]
+    tallies = [Tally(mechanism, source.multinomial(played, law / law.sum())) for source in sources]
     maps = [IterativeBayesianUpdate().fit(tally).distribution for tally in tallies]
-    seen = [_shares(tally.counts[: coarse.size]) for tally in tallies]
+    reported = [_shares(tally.counts[: coarse.size]) for tally in tallies]
     return Outlook(
         grid=coarse,
         cells=grid.size,
@@ -155,12 +155,12 @@ def outlook(grid: Placed, *, epsilon_per_km: float, camouflage: float, people: i
         part=coarse is not whole,
         mechanism=mechanism,
         city=city,
-        reported=seen[0],
+        reported=reported[0],
         brought_back=maps[0],
         mean_distance_km=mean_distance_km(mechanism, city),
         leakage_bits=mutual_information_bits(mechanism, city),
         error_km=_mean_error_km(maps, city, coarse),
-        reported_error_km=_mean_error_km(seen, city, coarse),
+        reported_error_km=_mean_error_km(reported, city, coarse),
     )
 
 
@@ -172,7 +172,7 @@ def _shares(counts: IntArray) -> FloatArray:
 
 def _mean_error_km(maps: list[FloatArray], city: FloatArray, grid: Placed) -> float | None:
     try:
-        return float(np.mean([earth_movers_distance_km(each, city, grid) for each in maps]))
+        return float(np.mean([earth_movers_distance_km(shares, city, grid) for shares in maps]))
     except MissingExtra:
         return None
 
@@ -220,7 +220,7 @@ def middle_of(space: Placed) -> Placed:
         return space
     away = np.hypot(*(space.centres - space.centres.mean(axis=0)).T)
     centre = base.locate_km(space.centres[int(away.argmin())], outside="clamp")
-    row, column = (int(each) for each in base.row_column(centre))
+    row, column = (int(index) for index in base.row_column(centre))
     high = min(base.rows, math.isqrt(MOST_CELLS))
     wide = min(base.columns, MOST_CELLS // high)
     south, west = (

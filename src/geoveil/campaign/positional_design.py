@@ -76,32 +76,32 @@ class DesignedPositional(PositionalElastic, Designed):
         return self.certificate.epsilon_per_km
 
 
-_Made = TypeVar("_Made", bound=Designed)
+_Mechanism = TypeVar("_Mechanism", bound=Designed)
 
 
 def wide_enough(
-    build: Callable[[float], _Made],
-    wanted_km: float,
+    build: Callable[[float], _Mechanism],
+    distance_km: float,
     parameter: str,
     start: float,
     within: tuple[float, float],
     stride: float = math.log(2),
-) -> _Made:
-    """The mechanism of the largest parameter, such as β, whose mean distance is still the wanted one."""
+) -> _Mechanism:
+    """The mechanism of the largest parameter, such as β, whose mean distance is still ``distance_km``."""
 
     def unreachable(at: float, reached_km: float) -> InvalidInput:
         return InvalidInput(
-            f"mean_distance_km ({wanted_km:g}) must be reachable; {parameter} = {at:.3g} per km gives "
+            f"mean_distance_km ({distance_km:g}) must be reachable; {parameter} = {at:.3g} per km gives "
             f"{reached_km:.6g} km"
         )
 
-    def lacking(tried: _Made) -> float:
-        return 1.0 - tried.mean_distance_km / wanted_km
+    def lacking(mechanism: _Mechanism) -> float:
+        return 1.0 - mechanism.mean_distance_km / distance_km
 
     try:
         nearest = safe_root(build, lacking, [start], within=within, tolerance=CLOSE, stride=stride)
     except NeverSafe as error:
-        raise unreachable(error.at, wanted_km * (1.0 - error.excess)) from None
+        raise unreachable(error.at, distance_km * (1.0 - error.excess)) from None
     if nearest.at == within[0] and nearest.excess < -CLOSE:
         raise unreachable(within[0], nearest.made.mean_distance_km)
     return nearest.made
@@ -118,13 +118,13 @@ def positional(
         raise Unsupported("a promise between positions needs a grid or places; use between='cells'")
     if promise.mean_distance_km is None:
         return _promising(space, prior, promise.resolve(lambda _: 0.0), camouflage, stop)
-    wanted = positive("mean_distance_km", promise.mean_distance_km)
+    distance_km = positive("mean_distance_km", promise.mean_distance_km)
     steepest = STEEPEST_CELL / space.cell_km
     return wide_enough(
         lambda epsilon: _promising(space, prior, epsilon, camouflage, stop),
-        wanted,
+        distance_km,
         "ε",
-        min(2.0 / wanted, steepest),
+        min(2.0 / distance_km, steepest),
         (steepest, steepest / _RANGE),
     )
 
@@ -135,8 +135,8 @@ def _promising(
     check_steepness(space, epsilon_per_km)
     build = _Mixed(space, prior, epsilon_per_km, camouflage, stop)
 
-    def excess(tried: DesignedPositional) -> float:
-        return tried.certificate.epsilon_per_km / (epsilon_per_km * (1.0 - _INSIDE)) - 1.0
+    def excess(mechanism: DesignedPositional) -> float:
+        return mechanism.certificate.epsilon_per_km / (epsilon_per_km * (1.0 - _INSIDE)) - 1.0
 
     start = [epsilon_per_km * (1.0 - 0.4 * camouflage), epsilon_per_km / 2.0]
     if space.size == 1:
@@ -181,8 +181,8 @@ class _Mixed:
             weights += (1.0 - camouflage) * (self._flat_at(beta) if settled is None else settled)
         if camouflage > 0.0:
             kernel = spread_kernel(space, self.centres, cone, 2)
-            seen = np.concatenate([self._prior * layer.share for layer in kernel.layers])
-            weights += camouflage * maximise(kernel, seen, stop=self._stop).distribution
+            people = np.concatenate([self._prior * layer.share for layer in kernel.layers])
+            weights += camouflage * maximise(kernel, people, stop=self._stop).distribution
         return DesignedPositional(
             space,
             beta_per_km=beta,
@@ -212,13 +212,13 @@ class _Mixed:
 def _by_estimates(
     build: _Mixed, excess: Callable[[DesignedPositional], float], epsilon_per_km: float, beta: float
 ) -> DesignedPositional:
-    """The same where a certificate takes long: β is sought by an estimate of it, then by few certificates.
+    """A mechanism within its promise where a certificate takes long: β from estimates, then few certificates.
 
-    Between two of them β is sought by the loss around the places that were the worst so far.
+    Between two certificates β is sought by the loss around the places that were the worst so far.
     """
 
-    def about(tried: DesignedPositional) -> float:
-        return tried.law.estimate_per_km() / epsilon_per_km - 1.0
+    def about(mechanism: DesignedPositional) -> float:
+        return mechanism.law.estimate_per_km() / epsilon_per_km - 1.0
 
     build.settle(beta)
     near = beta / (1.0 + about(build(beta)))
@@ -228,13 +228,13 @@ def _by_estimates(
     for number in range(_CERTIFICATES):
         if number < 2:
             build.settle(beta)
-        made = build(beta)
-        over = excess(made)
+        mechanism = build(beta)
+        over = excess(mechanism)
         if -CLOSE <= over <= 0.0 or (over < 0.0 and number >= _CERTIFICATES // 2):
-            return made
-        worst.append(made.certificate.worst_km)
-        seen = made.law.around_worst_per_km(worst, cell_km / 2.0)
-        above = math.log1p(over) - math.log(seen)  # of the certificate, over what is seen there
+            return mechanism
+        worst.append(mechanism.certificate.worst_km)
+        loss = mechanism.law.around_worst_per_km(worst, cell_km / 2.0)
+        above = math.log1p(over) - math.log(loss)  # of the certificate, over the loss there
         beta *= math.exp(-math.log1p(over) - CLOSE / 2.0)
         if number < 1:
             build.settle(beta)
@@ -246,13 +246,13 @@ def _by_estimates(
 
 
 def _with_loss(
-    build: _Mixed, beta: float, worst: list[tuple[float, float]], wanted: float
+    build: _Mixed, beta: float, worst: list[tuple[float, float]], target: float
 ) -> float:
-    """The β near another with the loss that is wanted around the worst places, or nearly."""
+    """A β near this one whose loss around the worst places is ``target``, or nearly."""
     rises, before = 1.0, None
     for _ in range(_TRIES):
         loss = build(beta).law.around_worst_per_km(worst, build.cell_km / 2.0)
-        off = math.log(loss / wanted)
+        off = math.log(loss / target)
         if abs(off) < CLOSE / 10.0:
             break
         if before is not None:

@@ -30,7 +30,7 @@ FAKE_SHARE = 0.01
 _BAR_PRODUCTS = MATRIX_LIMIT**3
 """Error bars take cells³ products a round: all rounds up to a thousand cells or so, then the largest."""
 _ALARM_EFFORT, _GAIN_EFFORT = 80_000_000, 40_000_000
-"""Cells × steps to refit, some two seconds and one; see ``_fits``."""
+"""Cells × steps to refit, some two seconds and one; see ``_refits``."""
 _SLOWER_FROM = 512
 """Cells from which a step takes longer for each, because its arrays leave the caches."""
 _SETTING_UP = 5
@@ -82,8 +82,8 @@ class Round:
     @classmethod
     def opened(cls, number: int, mechanisms: Iterable[Channel]) -> Round:
         """A round in which nobody has reported."""
-        return cls(number, tuple(Tally(each, np.zeros(each.report_count, dtype=np.int64))
-                                 for each in mechanisms))  # fmt: skip
+        return cls(number, tuple(Tally(mechanism, np.zeros(mechanism.report_count, dtype=np.int64))
+                                 for mechanism in mechanisms))  # fmt: skip
 
     @property
     def mechanisms(self) -> tuple[Channel, ...]:
@@ -115,7 +115,7 @@ class Round:
         """As plain JSON values; its number is its place among the rounds."""
         more: dict[str, Any] = {}
         if self.fakes:
-            more["fakes"] = [list(found) for found in self.fakes]
+            more["fakes"] = [list(fakes) for fakes in self.fakes]
         if self.standing != NO_ROUNDS:
             more["standing"] = self.standing.to_dict()
         if self.dependent:
@@ -123,7 +123,7 @@ class Round:
         if self.seed:
             more["seed"] = [tally.counts.tolist() for tally in self.seed]
         return {
-            "mechanisms": [mechanism_to_dict(each) for each in self.mechanisms],
+            "mechanisms": [mechanism_to_dict(mechanism) for mechanism in self.mechanisms],
             "counts": [tally.counts.tolist() for tally in self.tallies],
             "distribution": None if self.distribution is None else self.distribution.tolist(),
             **more,
@@ -135,8 +135,8 @@ class Round:
     ) -> Round:
         """The round that ``to_dict`` described, if its mechanisms keep the promise of the campaign."""
         several = "mechanisms" in values  # older files have one mechanism a round
-        described = values["mechanisms"] if several else [values["mechanism"]]
-        mechanisms = [mechanism_from_dict(each) for each in described]
+        descriptions = values["mechanisms"] if several else [values["mechanism"]]
+        mechanisms = [mechanism_from_dict(description) for description in descriptions]
         counts_of = values["counts"] if several else [values["counts"]]
         tallies = []
         for mechanism, counts in zip(mechanisms, counts_of, strict=True):
@@ -151,7 +151,7 @@ class Round:
         believed = values["distribution"]
         if believed is not None:
             believed = as_saved("distribution", believed, size)
-        fakes = tuple(found_fakes(found) for found in values.get("fakes", ()))
+        fakes = tuple(found_fakes(numbers) for numbers in values.get("fakes", ()))
         standing = Standing.from_dict(values["standing"]) if "standing" in values else NO_ROUNDS
         dependent = values.get("dependent", False) is True
         seed = values.get("seed") or [()] * len(tallies)
@@ -169,7 +169,7 @@ def as_saved(name: str, values: Any, size: int) -> FloatArray:
 
 def counted(rounds: Iterable[Round]) -> list[Tally]:
     """The tallies with reports of some rounds."""
-    return [tally for done in rounds for tally in done.counted]
+    return [tally for round_ in rounds for tally in round_.counted]
 
 
 @dataclass(frozen=True)
@@ -181,9 +181,9 @@ class NewestRounds:
 
     def check(self, tallies: Iterable[Tally], estimate: Estimate) -> AlarmResult:
         """Whether the newest rounds look like honest people."""
-        given = list(tallies)
-        number, alarm = self._afforded(len(given), estimate)
-        return alarm.check(given[-number:], estimate)
+        received = list(tallies)
+        number, alarm = self._afforded(len(received), estimate)
+        return alarm.check(received[-number:], estimate)
 
     def check_levels(
         self, tallies: Sequence[Tally], levels: Sequence[Sequence[Tally]], estimate: Estimate
@@ -194,28 +194,28 @@ class NewestRounds:
         groups = []
         for level in levels:
             mechanisms = dict.fromkeys(tally.channel for tally in level)
-            if some := [newest[each] for each in mechanisms if each in newest]:
+            if some := [newest[mechanism] for mechanism in mechanisms if mechanism in newest]:
                 groups.append((some, IterativeBayesianUpdate().fit(level)))
         return alarm.check_groups(groups)
 
-    def _afforded(self, given: int, estimate: Estimate) -> tuple[int, PoisoningAlarm]:
+    def _afforded(self, tallies: int, estimate: Estimate) -> tuple[int, PoisoningAlarm]:
         """How many of the newest tallies are looked at, and by what: those of one round at least."""
         least, most = _ALARM_REPLICATES
-        affordable = _fits(_ALARM_EFFORT, estimate)
+        affordable = _refits(_ALARM_EFFORT, estimate)
         number = min(_ALARM_ROUNDS * self.promises, affordable // least)
-        number = min(given, max(self.promises, number))
+        number = min(tallies, max(self.promises, number))
         replicates = max(least, min(most, affordable // number))
         return number, PoisoningAlarm(replicates=replicates)
 
 
-def _fits(effort: int, estimate: Estimate) -> int:
-    """How many sets of counts of one round can be refitted with an effort."""
+def _refits(effort: int, estimate: Estimate) -> int:
+    """How often the counts of one round can be fitted again with an effort, in cells × steps."""
     cells = estimate.space.size
-    each = cells * (estimate.steps + _SETTING_UP) * max(1.0, cells / _SLOWER_FROM)
-    return int(effort // each)
+    effort_per_fit = cells * (estimate.steps + _SETTING_UP) * max(1.0, cells / _SLOWER_FROM)
+    return int(effort // effort_per_fit)
 
 
-def _not_kept() -> NoReturn:
+def _bars_only() -> NoReturn:
     raise Unsupported("what is recalled of a close must be asked for its error bars only")
 
 
@@ -243,7 +243,7 @@ class Closing:
     @property
     def reports(self) -> int:
         """How many reports were counted in these rounds, fakes among them."""
-        return sum(done.total for done in self.rounds)
+        return sum(round_.total for round_ in self.rounds)
 
     @property
     def depends(self) -> bool:
@@ -259,10 +259,8 @@ class Closing:
         untouched = tuple(np.zeros_like(tally.counts) for tally in tallies)
         newest = NewestRounds(len(self.rounds[-1].tallies))
         if self.depends:
-            levels = [
-                level for level in by_promise([done.tallies for done in self.rounds]) if level
-            ]
-            alarm = newest.check_levels(tallies, levels, self.estimate)
+            levels = by_promise([round_.tallies for round_ in self.rounds])
+            alarm = newest.check_levels(tallies, list(filter(None, levels)), self.estimate)
         else:
             alarm = newest.check(tallies, self.estimate)
         return Guarded(self.estimate, (alarm,), tallies, untouched, untouched)
@@ -276,7 +274,7 @@ class Closing:
     def alarm_rounds(self) -> list[Round]:
         """The rounds that the alarm looked at."""
         checked = {tally.channel for tally in self.inspected.received[-self.alarm.rounds :]}
-        return [done for done in self.rounds if checked & set(done.mechanisms)]
+        return [round_ for round_ in self.rounds if checked & set(round_.mechanisms)]
 
     @property
     def fakes(self) -> tuple[FoundFakes, ...]:
@@ -290,15 +288,16 @@ class Closing:
 
     def _numbered(self, suspicions: list[Suspicion]) -> tuple[FoundFakes, ...]:
         places = {
-            mechanism: (done.number, level)
-            for done in self.rounds
-            for level, mechanism in enumerate(done.mechanisms)
+            mechanism: (round_.number, level)
+            for round_ in self.rounds
+            for level, mechanism in enumerate(round_.mechanisms)
         }
-        found = []
-        for each in sorted(suspicions, key=lambda each: -each.least)[:_MOST_REMEMBERED]:
-            number, level = places[each.mechanism]
-            found.append(FoundFakes(number, each.report, each.least, each.most, level))
-        return tuple(sorted(found))
+        largest = sorted(suspicions, key=lambda suspicion: -suspicion.least)[:_MOST_REMEMBERED]
+        fakes = []
+        for mechanism, report, least, most in largest:
+            number, level = places[mechanism]
+            fakes.append(FoundFakes(number, report, least, most, level))
+        return tuple(sorted(fakes))
 
     @classmethod
     def recalled(
@@ -330,13 +329,13 @@ class Closing:
             total=sum(tally.total for tally in tallies),
             steps=steps,
             stopped=stopped,
-            find_fit=_not_kept,
-            find_errors=errors if dependent else _not_kept,
-            find_identifiability=_not_kept,
+            find_fit=_bars_only,
+            find_errors=errors if dependent else _bars_only,
+            find_identifiability=_bars_only,
             find_promises=lambda: promises_of(tallies),
         )
         places = {tally.channel: place for place, tally in enumerate(tallies)}
-        mechanisms = {done.number: done.mechanisms for done in rounds}
+        mechanisms = {round_.number: round_.mechanisms for round_ in rounds}
         taken = tuple(np.zeros_like(tally.counts) for tally in tallies)
         most = tuple(np.zeros_like(tally.counts) for tally in tallies)
         for number, report, fewest, greatest, level in fakes:
@@ -379,11 +378,11 @@ class Closing:
             return bars, chosen
         steps = Steps(max(1, self.estimate.steps), "as many as the estimate")
         parts = [bars]
-        for left in (guard.left_at_least, guard.received):
-            some = [tally for tally in left if tally.total]
+        for tallies in (guard.left_at_least, guard.received):
+            some = [tally for tally in tallies if tally.total]
             if some:
                 estimate = IterativeBayesianUpdate(stop=steps).fit(some)
-                parts.append(self._bars(left, self.rounds, estimate.distribution, about)[0])
+                parts.append(self._bars(tallies, self.rounds, estimate.distribution, about)[0])
         # Of one report named, all reports together are known to be wrong about its cell. What is sure of
         # several is sure of their sum: any one of them may be sent by honest people.
         wrong = [y for y in guard.named if len(guard.named) == 1 and y < self.estimate.space.size]
@@ -393,15 +392,15 @@ class Closing:
 
     def _bars(
         self,
-        left: Iterable[Tally],
+        remaining: Iterable[Tally],
         rounds: Sequence[Round],
         distribution: FloatArray,
         about: FloatArray | None,
     ) -> tuple[ErrorBars, list[Round]]:
-        """Bars around a distribution, from what is left of the largest rounds."""
+        """Bars around a distribution, from the reports that remain of the largest rounds."""
         most = max(1, _BAR_PRODUCTS // distribution.size**3)
-        largest = sorted(without(rounds, left), key=lambda done: -done.total)[:most]
-        chosen = sorted(largest, key=lambda done: done.number)
+        largest = sorted(cleaned_rounds(rounds, remaining), key=lambda round_: -round_.total)[:most]
+        chosen = sorted(largest, key=lambda round_: round_.number)
         observations = Observations(counted(chosen))
         return FisherInformation().about(observations, distribution, about), chosen
 
@@ -413,43 +412,43 @@ class Closing:
         fakes among them, one fake report at a time: of every cell, or of cells spread evenly over
         the space. Above 4,096 cells they are sent in the newest round alone, else in two.
         """
-        newest = {done.mechanisms: done for done in self.rounds}  # a renewed mechanism is the same
+        newest = {round_.mechanisms: round_ for round_ in self.rounds}  # a renewed one is the same
         cells = self.estimate.space.size
         number = _GAIN_ROUNDS if cells <= MATRIX_LIMIT else 1
-        attacked = sorted(newest.values(), key=lambda done: done.number)[-number:]
-        mechanisms = [each for done in attacked for each in done.mechanisms]
-        affordable = max(_GAIN_CELLS, _fits(_GAIN_EFFORT, self.estimate) // len(mechanisms))
+        attacked = sorted(newest.values(), key=lambda round_: round_.number)[-number:]
+        mechanisms = [mechanism for round_ in attacked for mechanism in round_.mechanisms]
+        affordable = max(_GAIN_CELLS, _refits(_GAIN_EFFORT, self.estimate) // len(mechanisms))
         spread = np.linspace(0, cells - 1, min(cells, affordable))
-        tried = np.unique(spread.round().astype(np.int64))
+        fakes = np.unique(spread.round().astype(np.int64))
         people = self.estimate.distribution
         attack = Attack(mechanisms, people, FAKE_SHARE, _GAIN_REPORTS, None)
-        gains = attack.screened(tried, max(1, self.estimate.steps), lambda change: change)
+        gains = attack.screened(fakes, max(1, self.estimate.steps), lambda change: change)
         row, target = np.unravel_index(int(gains.argmax()), gains.shape)
         by_target = np.full(cells, np.nan)
-        by_target[tried] = gains.max(axis=0)[tried]
+        by_target[fakes] = gains.max(axis=0)[fakes]
         gain = ManipulationGain(
-            float(gains[row, target]), int(target), int(tried[row]), attack.share, attack.reports,
-            by_target, tried,
+            float(gains[row, target]), int(target), int(fakes[row]), attack.share, attack.reports,
+            by_target, fakes,
         )  # fmt: skip
         return gain, attacked
 
 
-def without(rounds: Iterable[Round], left: Iterable[Tally]) -> list[Round]:
-    """The rounds with what is left of their reports; those with the same mechanism share it."""
-    waiting = {tally.channel: tally.counts for tally in left}
+def cleaned_rounds(rounds: Iterable[Round], remaining: Iterable[Tally]) -> list[Round]:
+    """The rounds with the reports that remain; those of one mechanism share its tally, oldest first."""
+    counts_left = {tally.channel: tally.counts for tally in remaining}
     honest = []
-    for done in rounds:
+    for round_ in rounds:
         tallies = []
-        for tally in done.tallies:
-            counts = np.minimum(tally.counts, waiting.get(tally.channel, 0))
+        for tally in round_.tallies:
+            counts = np.minimum(tally.counts, counts_left.get(tally.channel, 0))
             if counts.any():
-                waiting[tally.channel] = waiting[tally.channel] - counts
+                counts_left[tally.channel] = counts_left[tally.channel] - counts
             tallies.append(Tally(tally.channel, counts))
-        honest.append(replace(done, tallies=tuple(tallies)))
-    return [done for done in honest if done.total]
+        honest.append(replace(round_, tallies=tuple(tallies)))
+    return [round_ for round_ in honest if round_.total]
 
 
 def _average_bars(rounds: Iterable[Round]) -> ErrorBars:
-    """Those of one map for each promise, averaged."""
-    levels = by_promise([done.tallies for done in rounds])
+    """Error bars of the average over one map for each promise."""
+    levels = by_promise([round_.tallies for round_ in rounds])
     return average_of_levels(levels, IterativeBayesianUpdate()).errors

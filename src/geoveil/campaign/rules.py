@@ -109,11 +109,11 @@ class PromiseRule:
                 f"promises_per_km ({promises_per_km!r}) must be a list, such as [0.5, 1.0, 2.0]; one "
                 "promise is epsilon_per_km"
             )
-        promises = tuple(sorted(positive("promises_per_km", each) for each in promises_per_km))
+        promises = tuple(sorted(positive("promises_per_km", value) for value in promises_per_km))
         if not 1 <= len(promises) <= MOST_LEVELS or len(set(promises)) < len(promises):
-            given = ", ".join(f"{each:g}" for each in promises)
+            numbers = ", ".join(f"{promise:g}" for promise in promises)
             raise InvalidInput(
-                f"promises_per_km ({given}) must be 1 to {MOST_LEVELS} numbers, all different"
+                f"promises_per_km ({numbers}) must be 1 to {MOST_LEVELS} numbers, all different"
             )
         several = promises if len(promises) > 1 else ()
         return cls(promises[-1], promises_per_km=several, **settings)
@@ -143,7 +143,7 @@ class PromiseRule:
     @property
     def choices(self) -> tuple[PromiseRule, ...]:
         alone = replace(self, promises_per_km=())
-        return tuple(replace(alone, epsilon_per_km=each) for each in self.promises)
+        return tuple(replace(alone, epsilon_per_km=promise) for promise in self.promises)
 
     def design(self, space: Space, believed: FloatArray) -> Channel:
         """At the promise and the dial, Blahut–Arimoto started from uniform."""
@@ -314,9 +314,9 @@ def averaged(
         mean = _around(believed.reshape(shape), reach(lattice_pitch_km(space))).ravel()
     else:
         distances = [space.distances_from_km(cell) for cell in range(space.size)]
-        spacing = float(np.median([np.partition(each, 1)[1] for each in distances]))
+        spacing = float(np.median([np.partition(row, 1)[1] for row in distances]))
         number = (2 * reach(max(spacing, np.finfo(float).tiny)) + 1) ** 2
-        nearest = np.stack([np.argsort(each, kind="stable")[:number] for each in distances])
+        nearest = np.stack([np.argsort(row, kind="stable")[:number] for row in distances])
         mean = believed[nearest].mean(axis=1)
     return np.asarray(mean / mean.sum())
 

@@ -190,34 +190,34 @@ def simulate(
     tell = arrays.told(progress)
     everybody = crowd.counts(campaign.space)
     truth = everybody / max(1, int(everybody.sum()))
-    met = np.zeros(campaign.space.size)
+    reporters = np.zeros(campaign.space.size)
     results = []
     collected = crowd.collected(campaign, rounds=number, seed=seed)
-    for done, (tallies, reported) in enumerate(collected, start=1):
+    for round_number, (tallies, reported) in enumerate(collected, start=1):
         for tally in tallies:
             campaign.receive(tally)
-        met = met + reported
-        if campaign.close_round(last=ends and done == number) is not None:
-            results.append(_result(campaign, truth, met, hindsight=hindsight))
-        tell(done, number)
+        reporters = reporters + reported
+        if campaign.close_round(last=ends and round_number == number) is not None:
+            results.append(_result(campaign, truth, reporters, hindsight=hindsight))
+        tell(round_number, number)
     return Simulation(campaign.space, truth, tuple(results), campaign)
 
 
 def _result(
-    campaign: Campaign, truth: FloatArray, met: FloatArray, *, hindsight: bool
+    campaign: Campaign, truth: FloatArray, reporters: FloatArray, *, hindsight: bool
 ) -> RoundResult:
-    space, believed, done = campaign.space, campaign.distribution, campaign.rounds[-1]
+    space, believed, last = campaign.space, campaign.distribution, campaign.rounds[-1]
 
     def mean(measure: Callable[[Channel, FloatArray], float]) -> float:
         """Over the reports of the round, whichever promise they were made under."""
-        return sum(measure(t.channel, truth) * t.total for t in done.counted) / done.total
+        return sum(measure(t.channel, truth) * t.total for t in last.counted) / last.total
 
     plain = isinstance(campaign.rule, PromiseRule) and not campaign.rule.guarded
     return RoundResult(
-        number=done.number,
-        reports=sum(each.total for each in campaign.rounds),
+        number=last.number,
+        reports=sum(round_.total for round_ in campaign.rounds),
         error_km=earth_movers_distance_km(believed, truth, space),
-        floor_km=earth_movers_distance_km(met / met.sum(), truth, space),
+        floor_km=earth_movers_distance_km(reporters / reporters.sum(), truth, space),
         hindsight_km=best_in_hindsight_km(campaign, truth) if hindsight and plain else None,
         mean_distance_km=mean(mean_distance_km),
         leakage_bits=mean(mutual_information_bits),
@@ -231,9 +231,9 @@ def best_in_hindsight_km(campaign: Campaign, truth: ArrayLike) -> float:
     observations = Observations(counted(campaign.rounds))
     objective = Objective(observations.operator, observations.counts)
     path = em_path(objective, arrays.uniform(campaign.space.size))
-    wanted = set(np.unique(np.geomspace(1, _HINDSIGHT_STEPS, 40).astype(int)).tolist())
+    steps = set(np.unique(np.geomspace(1, _HINDSIGHT_STEPS, 40).astype(int)).tolist())
     return min(
         earth_movers_distance_km(point.theta, truth, campaign.space)
         for step, point in enumerate(islice(path, _HINDSIGHT_STEPS + 1))
-        if step in wanted
+        if step in steps
     )

@@ -70,14 +70,14 @@ def with_leverage(kernel: Kernel, weights: FloatArray, most: float) -> FloatArra
     Law: the least c ≥ ``weights`` with c(x) ≥ Z(x)/most, scaled back to a sum of one. The cells to
     raise are found in a few passes, each a solution of (most − K)c = Kw on those found so far by
     conjugate gradients. No weights whatsoever keep a bound below the largest eigenvalue of K (Collatz
-    and Wielandt); where it is not ``least_leverage`` at least, the weights come back as they are.
+    and Wielandt); below ``least_leverage`` the weights come back as they are.
 
     >>> import geoveil as gv
     >>> grid = gv.Grid(rows=6, columns=6, cell_km=0.5)
     >>> crowd = np.array([0.9] + [0.1 / 35] * 35)
     >>> raised = with_leverage(exponential_kernel(grid, 3.0), crowd, 4.0)
-    >>> made = gv.Elastic(grid, beta_per_km=3.0, weights=raised)
-    >>> bool(1 / np.diag(made.matrix()).min() <= 4.0)
+    >>> mechanism = gv.Elastic(grid, beta_per_km=3.0, weights=raised)
+    >>> bool(1 / np.diag(mechanism.matrix()).min() <= 4.0)
     True
     """
     size = weights.size
@@ -85,20 +85,20 @@ def with_leverage(kernel: Kernel, weights: FloatArray, most: float) -> FloatArra
         return weights
     aim, raised, low = most * (1 - _INSIDE), weights, np.zeros(size, dtype=bool)
     while True:
-        found = low | (kernel._push(raised) > aim * raised * (1 + _INSIDE / 2))
-        if (found == low).all():
+        all_low = low | (kernel._push(raised) > aim * raised * (1 + _INSIDE / 2))
+        if (all_low == low).all():
             scaled: FloatArray = raised / raised.sum()
             return scaled
-        low = found
-        kept = np.where(low, 0.0, weights)
+        low = all_low
+        others = np.where(low, 0.0, weights)
 
         def lacking(values: FloatArray, low: BoolArray = low) -> FloatArray:
             inside = np.where(low, values, 0.0)
             return np.where(low, aim * values - kernel._push(inside), values)
 
         product = scipy.sparse.linalg.LinearOperator((size, size), matvec=lacking, dtype=np.float64)
-        wanted = np.where(low, kernel._push(kept), 0.0)
-        solution, _ = scipy.sparse.linalg.cg(product, wanted, rtol=1e-11, maxiter=2000)
+        right_side = np.where(low, kernel._push(others), 0.0)
+        solution, _ = scipy.sparse.linalg.cg(product, right_side, rtol=1e-11, maxiter=2000)
         raised = np.where(low, np.maximum(solution, weights), weights)
 
 
@@ -224,9 +224,9 @@ class _Around:
         for number in range(_WAYS):
             there = np.where(way == number, size, 0.0)
             steepest = there.argmax(axis=1)
-            found = there[row, steepest] > 0.0
+            occupied = there[row, steepest] > 0.0
             for axis, slope in enumerate((east, north)):
-                self._ways[axis, part, number] = np.where(found, slope[row, steepest], 0.0)
+                self._ways[axis, part, number] = np.where(occupied, slope[row, steepest], 0.0)
 
     def flat(self) -> FloatArray:
         """By least squares: Z = 1 and ∇Z = 0 at the positions near places."""
@@ -236,12 +236,12 @@ class _Around:
         for slope in (self._east[: self._close], self._north[: self._close]):
             squares += _SLOPE_WEIGHT**2 * (slope.T @ slope)
         squares /= mean**2
-        wanted = near.sum(axis=0) / mean
+        linear = near.sum(axis=0) / mean
 
         def loss(weights: FloatArray) -> tuple[float, FloatArray]:
-            found = squares @ weights
-            value = float(weights @ found - 2.0 * (wanted @ weights)) + self._close
-            return value, 2.0 * (found - wanted)
+            product = squares @ weights
+            value = float(weights @ product - 2.0 * (linear @ weights)) + self._close
+            return value, 2.0 * (product - linear)
 
         return _least(loss, self._centres.size)
 
@@ -310,8 +310,8 @@ def flat_on_grid(centres: Centres, cone: RoundedCone, least: float = LEAST_SHARE
 
     def loss(weights: FloatArray) -> tuple[float, FloatArray]:
         spectrum = scipy.fft.rfft2(lattice.spread(weights), shape)
-        found = scipy.fft.irfft2(spectrum * spectra, shape)[..., : size[0], : size[1]]
-        off = (found - target) * inside
+        field = scipy.fft.irfft2(spectrum * spectra, shape)[..., : size[0], : size[1]]
+        off = (field - target) * inside
         gradient = (scipy.fft.rfft2(off, shape) * turned).sum(axis=(0, 1))
         return float((off**2).sum()), 2.0 * lattice.gather(scipy.fft.irfft2(gradient, shape))
 
@@ -323,33 +323,33 @@ Loss = Callable[[FloatArray], tuple[float, FloatArray]]
 
 
 def _least(loss: Loss, size: int, least: float = LEAST_SHARE, steps: int = _STEPS) -> FloatArray:
-    """The weights of the least loss, none below a part of what is about their mean, with a sum of one."""
+    """The weights of the least loss, none below about a part of their mean, with a sum of one."""
     ones = np.ones(size)
     options = {"maxiter": steps, "maxcor": 20, "ftol": 1e-10}
-    found = _minimised(loss, ones, least, options)
-    return found / found.sum()
+    weights = _minimised(loss, ones, least, options)
+    return weights / weights.sum()
 
 
 def _minimised(loss: Loss, start: FloatArray, least: float, options: Any) -> FloatArray:
     """Where a loss is least, from a start on; no entry below ``least``."""
     bounds = [(least, None)] * start.size
-    found: FloatArray = scipy.optimize.minimize(
+    minimiser: FloatArray = scipy.optimize.minimize(
         loss, start, jac=True, method="L-BFGS-B", bounds=bounds, options=options
     ).x
-    return found
+    return minimiser
 
 
 def _on_cells(lattice: Lattice, west: bool, south: bool) -> FloatArray:
     """(rows + 1, columns + 1): 1 at the centres of cells that exist, or half a cell west or south of them."""
-    found = np.zeros((lattice.rows + 1, lattice.columns + 1))
+    mask = np.zeros((lattice.rows + 1, lattice.columns + 1))
     sides = (lattice.rows, lattice.columns)
     rows, columns = (slice(lattice.rim, size - lattice.rim) for size in sides)
-    found[rows, columns] = lattice.within.spread(np.ones(lattice.inner))
+    mask[rows, columns] = lattice.within.spread(np.ones(lattice.inner))
     if south:  # which is half a cell north of the cell before
-        found[1:] = np.maximum(found[1:], found[:-1])
+        mask[1:] = np.maximum(mask[1:], mask[:-1])
     if west:
-        found[:, 1:] = np.maximum(found[:, 1:], found[:, :-1])
-    return found
+        mask[:, 1:] = np.maximum(mask[:, 1:], mask[:, :-1])
+    return mask
 
 
 def _within(centres: Centres, lattice: Lattice, axis: int, at: float) -> FloatArray:
