@@ -92,9 +92,9 @@ def agreement(groups: Sequence[Sequence[Tally]], distribution: FloatArray) -> Ag
         return Agreement(1.0, 0.0, 0, 1)
     features = _features(smooth, blocks, theta)
     anywhere = PlacesOfAll.of(together)
-    found = [_estimated(group, theta, features, anywhere) for group in counted]
+    offsets = [_offset(group, theta, features, anywhere) for group in counted]
     number = int(blocks.max()) + 1
-    looks = [_look(found, number, few) for few in (number, _FEW_BLOCKS) if few <= number]
+    looks = [_look(offsets, number, few) for few in (number, _FEW_BLOCKS) if few <= number]
     best = min(looks, key=lambda look: look.p_value)
     return best._replace(p_value=min(1.0, len(set(looks)) * best.p_value))
 
@@ -112,7 +112,7 @@ def _fitted_to_all(together: Observations, distribution: FloatArray) -> FloatArr
     return np.asarray(theta / theta.sum())
 
 
-class _Estimated(NamedTuple):
+class _Offset(NamedTuple):
     """How far the features of a group lie from those of the distribution, and what makes them vary."""
 
     value: FloatArray
@@ -122,15 +122,15 @@ class _Estimated(NamedTuple):
     their cells people stand."""
 
 
-def _look(found: Sequence[_Estimated], number: int, few: int) -> Agreement:
+def _look(offsets: Sequence[_Offset], number: int, few: int) -> Agreement:
     """The groups compared in so many blocks, each a run of the blocks there are; the last adds nothing."""
     runs = np.arange(number - 1) * few // number
     joined = (np.arange(few - 1)[:, None] == runs).astype(np.float64)
     fewer = [
-        _Estimated(joined @ value, joined @ covariance @ joined.T, joined @ astray)
-        for value, covariance, astray in found
+        _Offset(joined @ value, joined @ covariance @ joined.T, joined @ astray)
+        for value, covariance, astray in offsets
     ]
-    statistic, freedom = _compared(fewer)
+    statistic, freedom = _statistic(fewer)
     return Agreement(float(scipy.special.chdtrc(freedom, statistic)), statistic, freedom, few)
 
 
@@ -178,19 +178,20 @@ def _features(smooth: Channel, blocks: IntArray, theta: FloatArray) -> FloatArra
     return np.asarray(chances - (chances @ theta)[:, None])
 
 
-def _estimated(
+def _offset(
     group: Sequence[Tally], theta: FloatArray, features: FloatArray, anywhere: PlacesOfAll | None
-) -> _Estimated:
+) -> _Offset:
     parts = [tally.information(theta) for tally in group]
     solve = _by_matrix if theta.size <= _MATRIX_CELLS else _by_gradients
     solved, image = solve(parts, features, theta)
     score = np.asarray(sum(part.score for part in parts))
     astray = np.zeros((len(features), 0))
     if anywhere is not None:
-        told = (part.columns._push(solved) * part.weights for part in parts)
-        astray = anywhere.astray(zip((tally.channel for tally in group), told, strict=True), theta)
+        influences = (part.columns._push(solved) * part.weights for part in parts)
+        channels = (tally.channel for tally in group)
+        astray = anywhere.astray(zip(channels, influences, strict=True), theta)
     # the covariance of what was solved, to the last digit
-    return _Estimated(solved @ score, solved @ image.T, astray)
+    return _Offset(solved @ score, solved @ image.T, astray)
 
 
 def _by_matrix(
@@ -219,15 +220,15 @@ def _by_gradients(
     return values, sides - lacking
 
 
-def _compared(found: Sequence[_Estimated]) -> tuple[float, int]:
+def _statistic(offsets: Sequence[_Offset]) -> tuple[float, int]:
     """All groups against the first: the statistic and its degrees of freedom."""
-    first, *others = found
-    apart = np.concatenate([each.value - first.value for each in others])
-    astray = np.concatenate([each.astray - first.astray for each in others])
+    first, *others = offsets
+    apart = np.concatenate([offset.value - first.value for offset in others])
+    astray = np.concatenate([offset.astray - first.astray for offset in others])
     total = np.tile(first.covariance, (len(others), len(others))) + astray @ astray.T
-    total += scipy.linalg.block_diag(*(each.covariance for each in others))
+    total += scipy.linalg.block_diag(*(offset.covariance for offset in others))
     size = np.sqrt(np.maximum(total.diagonal(), np.finfo(float).tiny))
     values, vectors = scipy.linalg.eigh(total / size / size[:, None])
-    kept = values > _SINGULAR * values[-1]
-    statistic = np.square((apart / size) @ vectors[:, kept]) / values[kept]
-    return float(statistic.sum()), int(kept.sum())
+    informative = values > _SINGULAR * values[-1]
+    statistic = np.square((apart / size) @ vectors[:, informative]) / values[informative]
+    return float(statistic.sum()), int(informative.sum())

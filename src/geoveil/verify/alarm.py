@@ -171,37 +171,37 @@ class PoisoningAlarm:
         self, groups: Iterable[tuple[Tally | Iterable[Tally], Estimate]]
     ) -> AlarmResult:
         """The same of several groups of people, each with a map of its own: false alarms of all together."""
-        given = [(Observations(tallies), estimate) for tallies, estimate in groups]
-        every = [tally for observations, _ in given for tally in observations.tallies]
+        parts = [(Observations(tallies), estimate) for tallies, estimate in groups]
+        every = [tally for observations, _ in parts for tally in observations.tallies]
         if len({tally.counts.size for tally in every}) > 1 or not all(t.complete for t in every):
             raise Unsupported(
                 "the alarm compares counts of all reports, the same in every round; check tallies of "
                 "other mechanisms one by one"
             )
-        crowds = [_Crowd.of(observations, estimate) for observations, estimate in given]
-        found = self._compared(crowds)
-        if not found.raised or given[0][1].space.size > MATRIX_LIMIT:
-            return found
-        pairs = zip(crowds, given, strict=True)
+        crowds = [_Crowd.of(observations, estimate) for observations, estimate in parts]
+        result = self._compared(crowds)
+        if not result.raised or parts[0][1].space.size > MATRIX_LIMIT:
+            return result
+        pairs = zip(crowds, parts, strict=True)
         fewer = [crowd.surely(estimate, self.false_alarm) for crowd, (_, estimate) in pairs]
         if all(one is other for one, other in zip(crowds, fewer, strict=True)):
-            return found
-        return found.unless(self._compared(fewer))
+            return result
+        return result.unless(self._compared(fewer))
 
     def _compared(self, crowds: Sequence[_Crowd]) -> AlarmResult:
         """The reports beside those of honest people who are where the models say."""
         generator = np.random.default_rng(self.seed)
-        drawn = [self._drawn(crowd, generator) for crowd in crowds]
-        laws = [np.empty((0, each.shape[1])) for each in drawn]
+        data_sets = [self._data_sets(crowd, generator) for crowd in crowds]
+        laws = [np.empty((0, counts.shape[1])) for counts in data_sets]
         rounds = sum(len(crowd.observations.tallies) for crowd in crowds)
-        for compared in sorted({1 + self._least, 1 + self.replicates}):  # the observed one first
+        for number in sorted({1 + self._least, 1 + self.replicates}):  # the observed one first
             scores, surplus = [], np.zeros(1)
-            for place, (crowd, counts) in enumerate(zip(crowds, drawn, strict=True)):
-                more = counts[len(laws[place]) : compared]
+            for place, (crowd, counts) in enumerate(zip(crowds, data_sets, strict=True)):
+                more = counts[len(laws[place]) : number]
                 laws[place] = np.concatenate([laws[place], *crowd.refitted(more)])
                 tallies = crowd.observations.tallies
                 totals = [np.full(tally.counts.size, float(tally.total)) for tally in tallies]
-                counted = _by_round(counts[:compared], len(tallies))
+                counted = _by_round(counts[:number], len(tallies))
                 expected = _by_round(laws[place] * np.concatenate(totals), len(tallies))
                 scores.append(_standardised(counted, expected))
                 surplus = surplus + counted[0, 0] - expected[0, 0]
@@ -210,22 +210,22 @@ class PoisoningAlarm:
                 break
         return result
 
-    def _drawn(self, crowd: _Crowd, generator: np.random.Generator) -> FloatArray:
+    def _data_sets(self, crowd: _Crowd, generator: np.random.Generator) -> FloatArray:
         """The observed counts, and below them those of honest people under the fitted model."""
         observations = crowd.observations
         laws = observations.split(crowd.operator._push(crowd.model))
-        drawn = []
+        blocks = []
         for tally, own in zip(observations.tallies, laws, strict=True):
             law = np.maximum(own, 0.0)
             copies = generator.multinomial(tally.total, law / law.sum(), size=self.replicates)
-            drawn.append(np.concatenate((tally.counts[None, :], copies)))
-        return np.concatenate(drawn, axis=1).astype(np.float64)
+            blocks.append(np.concatenate((tally.counts[None, :], copies)))
+        return np.concatenate(blocks, axis=1).astype(np.float64)
 
     def _judged(self, scores: FloatArray, surplus: FloatArray, rounds: int) -> AlarmResult:
         """From scores z (data sets, 1 + rounds, reports), the observed data set first."""
         excess = scores.max(axis=1)
         largest, overall = excess.max(axis=1), np.square(scores).sum(axis=(1, 2))
-        p_value, overall_p_value = (float((each >= each[0]).mean()) for each in (largest, overall))
+        p_value, overall_p_value = (float((z >= z[0]).mean()) for z in (largest, overall))
         allowed = math.floor(self.false_alarm * len(largest) + 1e-9)
         threshold = float(np.sort(largest[1:])[-allowed])
         named = p_value <= self.false_alarm

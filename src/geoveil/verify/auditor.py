@@ -94,10 +94,10 @@ class AuditReport:
 
     def __str__(self) -> str:
         verdict = "nothing found" if self.passed else "; ".join(self.findings)
-        drawn = f"{self.draws:,} draws, false alarm at most {self.false_alarm:g}"
+        sample = f"{self.draws:,} draws, false alarm at most {self.false_alarm:g}"
         if self.fit_p_value is None:
-            drawn = "draws could not be compared with the rows"
-        return f"{verdict} ({drawn})"
+            sample = "draws could not be compared with the rows"
+        return f"{verdict} ({sample})"
 
 
 @one_blas_thread()
@@ -218,9 +218,9 @@ class _Audit:
             "pull": (channel.pull(values)[cells], rows @ values),
             "likelihood": (columns[cells], rows[:, reports]),
         }
-        for name, (given, wanted) in answers.items():
-            same_shape = np.shape(given) == wanted.shape
-            if not (same_shape and (np.abs(given - wanted) <= 1e-9 * np.abs(wanted).max()).all()):
+        for name, (product, exact) in answers.items():
+            same_shape = np.shape(product) == exact.shape
+            if not (same_shape and (np.abs(product - exact) <= 1e-9 * np.abs(exact).max()).all()):
                 yield f"{name} does not agree with the rows"
 
     def check_sampler(self) -> tuple[()]:

@@ -35,13 +35,13 @@ def loss_bounds(letters: IntArray, false_alarm: float) -> tuple[IntArray, IntArr
         np.stack([np.bincount(cell, minlength=observed.size) for cell in part.T])
         for part in (index[:half], index[half:])
     )
-    seen = [
+    events = [
         (x, other, int(test[x, event].sum()), int(test[other, event].sum()))
         for x, other in permutations(range(cells), 2)
         for event in _events(learn[x], learn[other])
     ]
-    first, second, often, seldom = np.array(seen, dtype=np.int64).reshape(-1, 4).T
-    draws, level = len(letters) - half, false_alarm / (2 * max(1, len(seen)))
+    first, second, often, seldom = np.array(events, dtype=np.int64).reshape(-1, 4).T
+    draws, level = len(letters) - half, false_alarm / (2 * max(1, len(events)))
     bounds = np.log(lower_limit(often, draws, level) / upper_limit(seldom, draws, level))
     return first, second, bounds
 
@@ -110,13 +110,13 @@ def chi_square(counts: FloatArray | IntArray, law: FloatArray) -> tuple[float, f
     """Pearson's statistic over grouped outcomes, with its exact mean and variance."""
     draws = int(counts.sum())
     groups = grouped(law, _EXPECTED / draws)
-    seen = np.bincount(groups, weights=counts)
+    observed = np.bincount(groups, weights=counts)
     chances = np.bincount(groups, weights=law)
     chances = chances / chances.sum()
     size = chances.size
     if size == 1:
         return 0.0, 0.0, 0.0
-    statistic = float((np.square(seen - draws * chances) / (draws * chances)).sum())
+    statistic = float((np.square(observed - draws * chances) / (draws * chances)).sum())
     variance = 2 * (size - 1) + (float((1 / chances).sum()) - size**2 - 2 * size + 2) / draws
     return statistic, float(size - 1), variance
 
@@ -149,9 +149,9 @@ def grouped(law: FloatArray, least: float) -> IntArray:
 def excess(counts: FloatArray | IntArray, law: FloatArray) -> float:
     """The smallest P(this often or more) of a single outcome, times the number of outcomes."""
     draws = int(counts.sum())
-    seen = np.flatnonzero(counts)
+    occurring = np.flatnonzero(counts)
     chances = scipy.special.betainc(
-        counts[seen], draws - counts[seen] + 1, np.clip(law[seen], 0.0, 1.0)
+        counts[occurring], draws - counts[occurring] + 1, np.clip(law[occurring], 0.0, 1.0)
     )
     return min(1.0, law.size * float(chances.min()))
 

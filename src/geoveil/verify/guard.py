@@ -73,18 +73,18 @@ class Guarded:
     @property
     def left(self) -> tuple[Tally, ...]:
         """What the estimate is made from."""
-        return _less(self.received, self.taken)
+        return _without(self.received, self.taken)
 
     @property
     def left_at_least(self) -> tuple[Tally, ...]:
         """What would be left if all were fake that may be."""
-        return _less(self.received, self.most)
+        return _without(self.received, self.most)
 
     @property
     def left_within_range(self) -> list[tuple[Tally, ...]]:
         """What is left without the fewest fakes, the most, and half-way."""
         half = [(fewest + most) // 2 for fewest, most in zip(self.taken, self.most, strict=True)]
-        return [self.left, _less(self.received, half), self.left_at_least]
+        return [self.left, _without(self.received, half), self.left_at_least]
 
     @property
     def fakes(self) -> IntArray:
@@ -94,33 +94,32 @@ class Guarded:
     @property
     def fake_range(self) -> tuple[int, int]:
         """The fewest and the most fakes among the reports named, over all rounds."""
-        fewest, most = (int(sum(each.sum() for each in part)) for part in (self.taken, self.most))
-        return fewest, most
+        return int(sum(map(np.sum, self.taken))), int(sum(map(np.sum, self.most)))
 
     @property
     def suspicions(self) -> list[Suspicion]:
         """What is to be remembered where fakes are sure: every report that may be fake."""
-        return self.possible if any(taken.any() for taken in self.taken) else []
+        return self.possible if any(counts.any() for counts in self.taken) else []
 
     @property
     def possible(self) -> list[Suspicion]:
         """Every report that may be fake, sure or not."""
         return [
-            Suspicion(tally.channel, int(y), int(taken[y]), int(most[y]))
-            for tally, taken, most in zip(self.received, self.taken, self.most, strict=True)
+            Suspicion(tally.channel, int(y), int(least[y]), int(most[y]))
+            for tally, least, most in zip(self.received, self.taken, self.most, strict=True)
             for y in np.flatnonzero(most)
         ]
 
     def summary(self) -> str:
         """What the guard did, in words."""
-        found, (fewest, most) = self.alarms[0].summary(), self.fake_range
+        verdict, (fewest, most) = self.alarms[0].summary(), self.fake_range
         if not fewest:
             because = f": {self.why_not}" if self.why_not else ""
-            return f"{found} The guard took nothing out{because}."
-        kinds = sum(1 for each in np.sum(self.most, axis=0) if each)
+            return f"{verdict} The guard took nothing out{because}."
+        kinds = sum(1 for number in np.sum(self.most, axis=0) if number)
         rest = "still does not fit" if self.alarms[-1].raised else "fits"
         return (
-            f"{found} Of {kinds} kind{'' if kinds == 1 else 's'} of report at least {fewest} and at "
+            f"{verdict} Of {kinds} kind{'' if kinds == 1 else 's'} of report at least {fewest} and at "
             f"most {most} are fake, each with {100 * LEVEL:.0f} % confidence; the guard took out "
             f"{fewest}. Without "
             f"the likeliest number of them, what is left {rest} a map of honest people. How many more fakes "
@@ -128,10 +127,10 @@ class Guarded:
         )
 
 
-def _less(tallies: Sequence[Tally], taken: Sequence[IntArray]) -> tuple[Tally, ...]:
-    pairs = zip(tallies, taken, strict=True)
-    return tuple(Tally(tally.channel, tally.counts - less) if less.any() else tally
-                 for tally, less in pairs)  # fmt: skip
+def _without(tallies: Sequence[Tally], fakes: Sequence[IntArray]) -> tuple[Tally, ...]:
+    pairs = zip(tallies, fakes, strict=True)
+    return tuple(Tally(tally.channel, tally.counts - counts) if counts.any() else tally
+                 for tally, counts in pairs)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -216,12 +215,12 @@ class _Inspection:
         self.guard = guard
         self.received = tuple(received)
         places = {tally.channel: place for place, tally in enumerate(received)}
-        here = [each for each in remembered if each.mechanism in places]
+        here = [suspicion for suspicion in remembered if suspicion.mechanism in places]
         rows = honest_operator(Observations(received)).shape[0]
         fitted = guard.fitted_tallies(received[0].space.size, len(received), rows)
         self.first = len(received) - fitted
         """The place of the oldest tally that is fitted."""
-        self.least, self.most = (_zeros(received) for _ in range(2))  # of those before that
+        self.least, self.most = (_zeros(received) for _ in range(2))  # of older tallies
         suspects = []
         for mechanism, report, least, most in here:
             place = places[mechanism]
@@ -231,7 +230,7 @@ class _Inspection:
             else:
                 self.least[place][report] = min(least, received[place].counts[report])
                 self.most[place][report] = min(most, received[place].counts[report])
-        self.known = list(dict.fromkeys(each.report for each in here))
+        self.remembered_reports = list(dict.fromkeys(suspicion.report for suspicion in here))
         self.named: list[int] = []
         self.too_many = False
         """Whether more reports stand out than may be named."""
@@ -244,12 +243,12 @@ class _Inspection:
     def named_more(self) -> bool:
         """Ask the alarm about what is left without the likeliest fakes; whether it named others."""
         apart = self._apart()
-        if any(tally.total == 0 for tally in _less(self.received, apart)):  # nothing to ask about
+        if not all(tally.total for tally in _without(self.received, apart)):  # nothing to ask about
             if self.alarms:
                 return False
             apart = _zeros(self.received)
-        left = _less(self.received, apart)
-        self.alarms.append(self.guard.alarm.check(left, self._estimated(apart)))
+        rest = _without(self.received, apart)
+        self.alarms.append(self.guard.alarm.check(rest, self._estimated(apart)))
         again = len(self.alarms) <= self.guard.passes and self.first < len(self.received)
         return again and bool(self.alarms[-1].suspicious.size) and self._name(self.alarms[-1])
 
@@ -272,7 +271,7 @@ class _Inspection:
         """
         assert self.model is not None
         out = self.model.standing_out()
-        already = len({*self.known, *self.named})
+        already = len({*self.remembered_reports, *self.named})
         chance = min(0.5, false_alarm * (already + 1) / out.size)
         line = _standing_out_from(len(self.received) - self.first, chance)
         worst = np.argsort(-out, kind="stable")
@@ -292,11 +291,11 @@ class _Inspection:
 
     def _apart(self) -> list[IntArray]:
         """The likeliest fakes of the fitted tallies, and what was taken out of older ones."""
-        apart = [each.copy() for each in self.least]
+        apart = [counts.copy() for counts in self.least]
         if self.model is not None and self.model.suspects:
             numbers = self.model.numbers_by_tally(self.model.fit().numbers)
-            for place, each in enumerate(numbers):
-                apart[self.first + place] = self._whole(np.rint(each), self.first + place)
+            for place, fakes in enumerate(numbers):
+                apart[self.first + place] = self._whole(np.rint(fakes), self.first + place)
         return apart
 
     def _whole(self, numbers: FloatArray, place: int) -> IntArray:
@@ -304,30 +303,30 @@ class _Inspection:
 
     def result(self) -> Guarded:
         """The estimate without the fewest fakes."""
-        taken, most = self.least, self.most
+        least, most = self.least, self.most
         why_not = self._unable()
         if self.model is not None and self.model.suspects:
-            found = self.model.range(LEVEL)
-            taken, most = self._bounds(found)
-            if not found.sure:
+            fakes = self.model.range(LEVEL)
+            least, most = self._bounds(fakes)
+            if not fakes.sure:
                 why_not = "honest people alone explain these reports well enough"
             elif self.too_many:
                 why_not = (
                     f"more than {self.guard.most} reports stand out, and those that are left would only "
                     "weigh more"
                 )
-                taken = _zeros(self.received)
-            elif self._too_few(taken):
+                least = _zeros(self.received)
+            elif self._too_few(least):
                 why_not = (
                     f"fewer than {number_of(self.guard.least, 'report')} of a round would be left"
                 )
-                taken = _zeros(self.received)
+                least = _zeros(self.received)
         return Guarded(
-            self._moved_surely(taken), tuple(self.alarms), self.received, tuple(taken), tuple(most),
-            tuple(dict.fromkeys([*self.known, *self.named])), why_not,
+            self._moved_surely(least), tuple(self.alarms), self.received, tuple(least), tuple(most),
+            tuple(dict.fromkeys([*self.remembered_reports, *self.named])), why_not,
         )  # fmt: skip
 
-    def _moved_surely(self, taken: Sequence[IntArray]) -> Estimate:
+    def _moved_surely(self, fakes: Sequence[IntArray]) -> Estimate:
         """The estimate without the fewest fakes, no place moved farther than is sure.
 
         Where several reports are named the fakes are spread, and some may be where nothing shows them: they
@@ -336,21 +335,21 @@ class _Inspection:
         high end, both wide enough for all places at once; or up by the largest fall of one,
         which is about as far as the plain estimate was moved.
         """
-        found = self._estimated(taken)
-        if found is self.plain or len({*self.known, *self.named}) == 1:
-            return found
-        may = _MAY_MOVE * sum(int(each.sum()) for each in taken) / self.plain.total
-        regions = cells_and_blocks(found.space)
-        members = np.zeros((len(regions), found.space.size))
+        estimate = self._estimated(fakes)
+        if estimate is self.plain or len({*self.remembered_reports, *self.named}) == 1:
+            return estimate
+        may = _MAY_MOVE * sum(int(counts.sum()) for counts in fakes) / self.plain.total
+        regions = cells_and_blocks(estimate.space)
+        members = np.zeros((len(regions), estimate.space.size))
         for number, region in enumerate(regions):
             members[number, region] = 1.0
-        before, after = (members @ each.distribution for each in (self.plain, found))
-        low, high = found.errors.interval(1 - _UNSURE / len(regions), members)
+        before, after = (members @ fit.distribution for fit in (self.plain, estimate))
+        low, high = estimate.errors.interval(1 - _UNSURE / len(regions), members)
         least = np.minimum(before - may, high)
         most = np.maximum(before + may, np.maximum(low, (before - np.maximum(after, least)).max()))
-        nearest = held_between(found.distribution, members, least, most, self.plain.distribution)
+        nearest = held_between(estimate.distribution, members, least, most, self.plain.distribution)
         words = "no place moved farther than is sure where others hold fakes"
-        return held(found, _less(self.received, taken), nearest, words)
+        return held(estimate, _without(self.received, fakes), nearest, words)
 
     def given_up(self) -> Guarded:
         """The plain estimate: how many fakes there are is not known in time."""
@@ -363,30 +362,30 @@ class _Inspection:
         )  # fmt: skip
 
     def _estimated(self, apart: Sequence[IntArray]) -> Estimate:
-        """The estimate without some reports, in as many steps as with them: nothing else may change."""
-        if not any(each.any() for each in apart):
+        """The estimate without some reports, in as many steps as with them, so that nothing else changes."""
+        if not any(counts.any() for counts in apart):
             return self.plain
         estimator = self.guard.estimator
         if isinstance(estimator, IterativeBayesianUpdate) and estimator.accelerate is None:
             words = "as many as with the reports left out"
             steps = Steps(max(1, self.plain.steps), words, uneven=self.plain.uneven)
             estimator = replace(estimator, stop=steps)
-        return estimator.fit(_less(self.received, apart))
+        return estimator.fit(_without(self.received, apart))
 
-    def _bounds(self, found: FakesRange) -> tuple[list[IntArray], list[IntArray]]:
+    def _bounds(self, fakes: FakesRange) -> tuple[list[IntArray], list[IntArray]]:
         """The fewest and the most fakes of every tally, in whole numbers."""
         assert self.model is not None
-        taken, most = [each.copy() for each in self.least], [each.copy() for each in self.most]
-        ends = (self.model.numbers_by_tally(fit.numbers) for fit in (found.least, found.most))
+        least, most = ([counts.copy() for counts in end] for end in (self.least, self.most))
+        ends = (self.model.numbers_by_tally(fit.numbers) for fit in (fakes.least, fakes.most))
         for place, (fewest, greatest) in enumerate(zip(*ends, strict=True), start=self.first):
-            taken[place] = self._whole(np.floor(fewest + 1e-6), place)
+            least[place] = self._whole(np.floor(fewest + 1e-6), place)
             most[place] = self._whole(np.ceil(np.maximum(greatest, fewest) - 1e-6), place)
-        return taken, most
+        return least, most
 
-    def _too_few(self, taken: Sequence[IntArray]) -> bool:
+    def _too_few(self, fakes: Sequence[IntArray]) -> bool:
         least = self.guard.least
-        pairs = zip(self.received, _less(self.received, taken), strict=True)
-        return any(left.total < min(least, given.total) for given, left in pairs)
+        pairs = zip(self.received, _without(self.received, fakes), strict=True)
+        return any(rest.total < min(least, received.total) for received, rest in pairs)
 
     def _unable(self) -> str:
         """Why reports that the alarm named were not looked into."""

@@ -24,10 +24,10 @@ _FAKES = 512
 
 def expected_counts(law: FloatArray, total: int) -> IntArray:
     """Whole numbers nearest to total·law that sum to the total (largest remainders)."""
-    wanted = np.maximum(law, 0.0) * (total / float(np.maximum(law, 0.0).sum()))
-    counts = np.floor(wanted).astype(np.int64)
+    expected = np.maximum(law, 0.0) * (total / float(np.maximum(law, 0.0).sum()))
+    counts = np.floor(expected).astype(np.int64)
     missing = total - int(counts.sum())
-    counts[np.argsort(counts - wanted, kind="stable")[:missing]] += 1
+    counts[np.argsort(counts - expected, kind="stable")[:missing]] += 1
     return counts
 
 
@@ -42,8 +42,8 @@ class Attack:
         reports: int,
         randomness: Randomness | None,
     ) -> None:
-        given: Any = mechanisms if isinstance(mechanisms, Sequence) else [mechanisms]
-        self.channels = [checked_channel("mechanisms", channel) for channel in given]
+        several: Any = mechanisms if isinstance(mechanisms, Sequence) else [mechanisms]
+        self.channels = [checked_channel("mechanisms", channel) for channel in several]
         if not self.channels:
             raise InvalidInput("mechanisms must not be empty; give at least one")
         if len({channel.report_count for channel in self.channels}) != 1:
@@ -58,20 +58,20 @@ class Attack:
             raise InvalidInput(f"share ({share}) must make at least one fake report in each round")
         self.share = self.fakes_per_round / self.per_round
         counted = [self._reports(channel, randomness) for channel in self.channels]
-        self._everybody, self._left = (np.stack(counts) for counts in zip(*counted, strict=True))
+        self._everybody, self._honest = (np.stack(counts) for counts in zip(*counted, strict=True))
 
     def _reports(
         self, channel: Channel, randomness: Randomness | None
     ) -> tuple[IntArray, IntArray]:
-        """Counts of all honest reports of a round, and of those left when fakes take their place."""
-        left = self.per_round - self.fakes_per_round
+        """Counts of all honest reports of a round, and of those that remain beside the fakes."""
+        honest = self.per_round - self.fakes_per_round
         if randomness is None:
             law = channel.push(self.people)
-            return expected_counts(law, self.per_round), expected_counts(law, left)
+            return expected_counts(law, self.per_round), expected_counts(law, honest)
         source = checked_randomness(randomness)
         cells = inverse_distribution(self.people, source.uniform(self.per_round))
-        drawn = channel.sample(cells, randomness=randomness)
-        return channel.tally(drawn).counts, channel.tally(drawn[:left]).counts
+        sample = channel.sample(cells, randomness=randomness)
+        return channel.tally(sample).counts, channel.tally(sample[:honest]).counts
 
     def tallies(self, fake: int | None) -> list[Tally]:
         """The tallies of all rounds; ``None`` for honest people only."""
@@ -80,7 +80,7 @@ class Attack:
 
     def _poisoned(self, fakes: IntArray) -> IntArray:
         """(fakes, rounds, reports): the counts of all rounds with each fake report among them."""
-        counts = np.repeat(self._left[None], fakes.size, axis=0)
+        counts = np.repeat(self._honest[None], fakes.size, axis=0)
         counts[np.arange(fakes.size), :, fakes] += self.fakes_per_round
         return counts
 
@@ -182,33 +182,33 @@ def manipulation_gain(
     >>> from geoveil.verify.manipulation import manipulation_gain
     >>> mechanism = gv.RandomizedResponse(gv.Line(5), epsilon=1.0)
     >>> exact = gv.IterativeBayesianUpdate(stop=gv.CertifiedWithin(1e-9))
-    >>> found = manipulation_gain(mechanism, [0.2] * 5, estimator=exact)
-    >>> round(found.gain, 2), found.target == found.fake  # 4/5 of (e + 4)/(e − 1)
+    >>> result = manipulation_gain(mechanism, [0.2] * 5, estimator=exact)
+    >>> round(result.gain, 2), result.target == result.fake  # 4/5 of (e + 4)/(e − 1)
     (3.13, True)
     """
     attack = Attack(mechanisms, prior, share, reports, randomness)
     used = IterativeBayesianUpdate() if estimator is None else checked_estimator(estimator)
     honest = used.fit(attack.tallies(None))
     totals = _totals(regions, attack.size)
-    tried = attack.fakes()
-    wanted = arrays.count("candidates", candidates)
+    fakes = attack.fakes()
+    number = arrays.count("candidates", candidates)
     steps = honest.steps
     if steps == 0:  # people stand as the estimator begins, or it takes none at all
         steps = used.fit(attack.tallies(attack.strangest())).steps
     if steps and not _accelerated(used):
-        gains = attack.screened(tried, steps, totals)
-        best = np.argsort(-gains.max(axis=1), kind="stable")[:wanted]
+        gains = attack.screened(fakes, steps, totals)
+        best = np.argsort(-gains.max(axis=1), kind="stable")[:number]
     else:
-        gains = np.empty((tried.size, totals(honest.distribution).size))
-        best = np.arange(tried.size)
+        gains = np.empty((fakes.size, totals(honest.distribution).size))
+        best = np.arange(fakes.size)
     for row in best:
-        poisoned = used.fit(attack.tallies(int(tried[row])))
+        poisoned = used.fit(attack.tallies(int(fakes[row])))
         gains[row] = totals(poisoned.distribution - honest.distribution) / attack.share
     row = best[int(np.argmax(gains[best].max(axis=1)))]
     target = int(gains[row].argmax())
     return ManipulationGain(
-        float(gains[row, target]), target, int(tried[row]), attack.share, attack.reports,
-        gains.max(axis=0), tried[best],
+        float(gains[row, target]), target, int(fakes[row]), attack.share, attack.reports,
+        gains.max(axis=0), fakes[best],
     )  # fmt: skip
 
 
