@@ -114,9 +114,9 @@ def backend_named(device: str) -> Backend:
     number = str(device).partition(":")[2] or "0"
     if number.isdecimal():
         for find in (_torch, _cupy):
-            found = find(int(number))
-            if found is not None:
-                return found
+            backend = find(int(number))
+            if backend is not None:
+                return backend
     raise Unsupported(
         f"device ({device!r}) must be a graphics card that torch or CuPy can use, and neither does "
         "here; install one of them with its driver, or leave device out for the processor"

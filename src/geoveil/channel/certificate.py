@@ -93,9 +93,9 @@ def certify(channel: Channel, *, claim: Guarantee | None = None) -> Certificate:
     loss = channel.closed_form_loss()
     if loss is not None and loss.slack is not None:  # no table of cells says more about positions
         epsilon_per_km, problem = loss.epsilon_per_km, None
-        found = BetweenPositions(epsilon_per_km, loss.slack)
+        actual = BetweenPositions(epsilon_per_km, loss.slack)
         if claim is not None and not loss.proves(claim):
-            problem = f"{found.amount(channel.space.unit)} is more than {claim.amount(channel.space.unit)}"
+            problem = f"{actual.amount(channel.space.unit)} is more than {claim.amount(channel.space.unit)}"
         elif isinstance(claim, BetweenPositions):
             epsilon_per_km = min(epsilon_per_km, claim.epsilon_per_km)
         return Certificate(
@@ -103,9 +103,9 @@ def certify(channel: Channel, *, claim: Guarantee | None = None) -> Certificate:
             None, False, loss.how, problem, channel.space.unit, loss.slack, loss.place_km,
         )  # fmt: skip
     if isinstance(claim, BetweenPositions):
-        told = "a law over cells promises nothing between positions"
+        problem = "a law over cells promises nothing between positions"
         return Certificate(
-            math.inf, None, claim, False, None, False, "its kind", told, channel.space.unit
+            math.inf, None, claim, False, None, False, "its kind", problem, channel.space.unit
         )
     answered = isinstance(claim, GeoIndistinguishability | None)
     if isinstance(claim, LocalDifferentialPrivacy) and loss is not None:
@@ -128,11 +128,11 @@ def check_claim(channel: Channel, claim: Guarantee) -> None:
     loss = channel.closed_form_loss()
     if loss is not None and loss.proves(claim):
         return
-    found = certify(channel, claim=claim)
-    if not found.holds:
+    certificate = certify(channel, claim=claim)
+    if not certificate.holds:
         raise InvalidInput(
             f"guarantee ({claim.amount(channel.space.unit)}) must not be smaller than the loss of the "
-            f"mechanism, {found.found}: {found.problem}"
+            f"mechanism, {certificate.found}: {certificate.problem}"
         )
 
 
@@ -149,10 +149,10 @@ def promising(channel: _Law, promise: Guarantee) -> _Law:
 
 def _from_closed_form(loss: PrivacyLoss, claim: Guarantee | None, unit: str) -> Certificate:
     local = isinstance(claim, LocalDifferentialPrivacy) and loss.epsilon is not None
-    found, per = (loss.epsilon or 0.0, "") if local else (loss.epsilon_per_km, f" per {unit}")
+    epsilon, per = (loss.epsilon or 0.0, "") if local else (loss.epsilon_per_km, f" per {unit}")
     allowed = math.inf if claim is None else float(claim.loss(1.0))
-    holds = found <= allowed * (1 + FLOAT_TOLERANCE)
-    problem = None if holds else f"{found:.9g}{per} is more than the {allowed:.9g} claimed"
+    holds = epsilon <= allowed * (1 + FLOAT_TOLERANCE)
+    problem = None if holds else f"{epsilon:.9g}{per} is more than the {allowed:.9g} claimed"
     return Certificate(
         loss.epsilon_per_km, loss.epsilon, claim, holds, loss.pair, loss.exact, loss.how, problem, unit
     )  # fmt: skip
@@ -230,14 +230,14 @@ def malformed(table: FloatArray, *, integers: bool = False) -> str | None:
     if (table < 0).any():
         return f"row {int(np.argwhere(table < 0)[0, 0])} holds a negative number"
     sums = table.sum(axis=1)
-    wanted = sums[0] if integers else 1.0
-    worst = int(np.argmax(np.abs(sums - wanted)))
-    if abs(sums[worst] / wanted - 1) > FLOAT_TOLERANCE:
+    total = sums[0] if integers else 1.0
+    worst = int(np.argmax(np.abs(sums - total)))
+    if abs(sums[worst] / total - 1) > FLOAT_TOLERANCE:
         return f"row {worst} sums to {sums[worst]:.12g}"
     return None
 
 
 def _up(values: npt.ArrayLike) -> FloatArray:
     """Rounded up past every error of the logarithms above."""
-    given = np.asarray(values, dtype=np.float64)
-    return np.where(given > 0, given * (1 + _ROUNDING) + _LOGARITHM, 0.0)
+    losses = np.asarray(values, dtype=np.float64)
+    return np.where(losses > 0, losses * (1 + _ROUNDING) + _LOGARITHM, 0.0)

@@ -69,8 +69,8 @@ class DenseChannel(DenseOperator, Channel):
     @property
     def promise_takes_long(self) -> bool:  # type: ignore[override]
         """A matrix of more than 1,024 cells whose loss nobody has asked for yet."""
-        asked = self._fixed is not None or "_enumerated" in vars(self)
-        return not asked and _QUICK < self.space.size <= MATRIX_LIMIT
+        ready = self._fixed is not None or "_enumerated" in vars(self)
+        return not ready and _QUICK < self.space.size <= MATRIX_LIMIT
 
     @cached_property
     def _enumerated(self) -> Guarantee | None:
@@ -104,7 +104,7 @@ class UnpromisedChannel(DenseChannel):
 
 @enumerated.register
 def _enumerated_once(channel: DenseChannel, claim: Guarantee | None) -> Certificate:
-    """What was enumerated before answers for the same claim, and for any that its loss implies."""
+    """An earlier certificate answers for the same claim, and for any that its loss implies."""
     before = channel._certificate
     if before is not None and claim == before.claimed:
         return before

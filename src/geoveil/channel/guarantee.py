@@ -42,9 +42,9 @@ class Guarantee(ABC):
 
     def counted_in(self, unit: str) -> Self:
         """The same promise about distances in another unit, with the same numbers."""
-        made = copy(self)
-        object.__setattr__(made, "unit", unit)
-        return made
+        promise = copy(self)
+        object.__setattr__(promise, "unit", unit)
+        return promise
 
     @abstractmethod
     def loss(self, distance_km: npt.ArrayLike) -> FloatArray:
@@ -151,10 +151,10 @@ class _WithEpsilon(Guarantee):
         return self._with(self.exact + other.exact)
 
     def _with(self, exact: Fraction) -> Self:
-        made = copy(self)
-        object.__setattr__(made, self._name, finite(self._name, _no_less(exact)))
-        object.__setattr__(made, "exact", exact)
-        return made
+        promise = copy(self)
+        object.__setattr__(promise, self._name, finite(self._name, _no_less(exact)))
+        object.__setattr__(promise, "exact", exact)
+        return promise
 
     def _kind(self) -> Hashable:
         """Those of one kind add up to one guarantee."""

@@ -38,8 +38,8 @@ class ManyChannels(Channel):
     channels: tuple[Channel, ...]
 
     def _join(self, channels: Any) -> None:
-        made = isinstance(channels, Sequence) and all(isinstance(c, Channel) for c in channels)
-        if not (made and channels):
+        valid = isinstance(channels, Sequence) and all(isinstance(c, Channel) for c in channels)
+        if not (valid and channels):
             raise InvalidInput("channels must be a list of at least one mechanism")
         self.channels, self.space = tuple(channels), channels[0].space
         if any(channel.space != self.space for channel in channels):
@@ -87,16 +87,16 @@ class ManyChannels(Channel):
     def _largest_loss(self, *, exact: bool) -> PrivacyLoss | None:
         """The largest of theirs: what each of them keeps, all that somebody may use keep."""
         losses = [channel.closed_form_loss() for channel in self.channels]
-        known = [loss for loss in losses if loss is not None]
-        if len(known) < len(losses):
+        forms = [loss for loss in losses if loss is not None]
+        if len(forms) < len(losses):
             return None
-        slacks = [loss.slack for loss in known if loss.slack is not None]
-        if slacks and len(slacks) < len(known):
+        slacks = [loss.slack for loss in forms if loss.slack is not None]
+        if slacks and len(slacks) < len(forms):
             return None  # some between positions, some between cells: nothing holds for all
-        worst = max(known, key=lambda loss: loss.epsilon_per_km)
-        epsilons = [loss.epsilon for loss in known if loss.epsilon is not None]
-        epsilon = max(epsilons) if len(epsilons) == len(known) else None
-        exact = exact and all(loss.exact for loss in known)
+        worst = max(forms, key=lambda loss: loss.epsilon_per_km)
+        epsilons = [loss.epsilon for loss in forms if loss.epsilon is not None]
+        epsilon = max(epsilons) if len(epsilons) == len(forms) else None
+        exact = exact and all(loss.exact for loss in forms)
         slack = max(slacks) if slacks else None
         return PrivacyLoss(worst.epsilon_per_km, epsilon, worst.pair, exact, worst.how, slack)
 
@@ -141,8 +141,8 @@ class JointChannel(ByParts, DenseOperator, ManyChannels):
 
     def _promise(self) -> Guarantee | None:
         promises = [channel.guarantee for channel in self.channels]
-        known = [promise for promise in promises if promise is not None]
-        return reduce(add, known) if len(known) == len(promises) else None
+        actual = [promise for promise in promises if promise is not None]
+        return reduce(add, actual) if len(actual) == len(promises) else None
 
     def closed_form_loss(self) -> PrivacyLoss | None:
         """The sum of the parts', where all of them are between positions."""
@@ -173,7 +173,7 @@ class JointChannel(ByParts, DenseOperator, ManyChannels):
         return total
 
     def columns_from(self, inside: FloatArray, chosen: IntArray) -> FloatArray:
-        parts = (each.columns_from(inside, np.arange(each.report_count)) for each in self.channels)
+        parts = (c.columns_from(inside, np.arange(c.report_count)) for c in self.channels)
         return _of_all(np.maximum(part, 0.0) for part in parts)[:, chosen]
 
     def laws_from(self, cell: int, inside: FloatArray) -> FloatArray:
@@ -213,31 +213,31 @@ class JointTally(Tally):
     complete = False
 
     def __init__(self, channels: Sequence[Channel], reports: npt.ArrayLike) -> None:
-        channel, made = JointChannel(channels), without_gaps("reports", reports)
-        if made.ndim != 2 or made.shape[1] != len(channels):
+        channel, rows = JointChannel(channels), without_gaps("reports", reports)
+        if rows.ndim != 2 or rows.shape[1] != len(channels):
             raise InvalidInput(
-                f"reports (shape {made.shape}) must have a row for each person "
+                f"reports (shape {rows.shape}) must have a row for each person "
                 f"and {len(channels)} columns, one for each channel"
             )
         columns = [
-            indices(f"reports of channel {number}", made[:, number], size)
+            indices(f"reports of channel {number}", rows[:, number], size)
             for number, size in enumerate(channel.sizes)
         ]
-        self._count(channel, np.stack(columns, axis=1), np.ones(len(made), dtype=np.int64))
+        self._count(channel, np.stack(columns, axis=1), np.ones(len(rows), dtype=np.int64))
 
     def _count(self, channel: JointChannel, people: IntArray, times: IntArray) -> None:
         """The combinations (people, channels) that occur, in order, and how often."""
         if channel.report_count < 2**62:  # by one number each
             keys = np.ravel_multi_index(tuple(people.T), channel.sizes)
             distinct, which = np.unique(keys, return_inverse=True)
-            seen = np.stack(np.unravel_index(distinct, channel.sizes), axis=1)
+            combinations = np.stack(np.unravel_index(distinct, channel.sizes), axis=1)
         else:
-            seen, which = np.unique(people, axis=0, return_inverse=True)
+            combinations, which = np.unique(people, axis=0, return_inverse=True)
         self.channel = channel
-        self.combinations: IntArray = frozen(seen)
-        counts = np.bincount(which.ravel(), times, len(seen)).astype(np.int64)
+        self.combinations: IntArray = frozen(combinations)
+        counts = np.bincount(which.ravel(), times, len(combinations)).astype(np.int64)
         self._counts = frozen(counts)
-        columns, largest = _products(channel, seen)
+        columns, largest = _products(channel, combinations)
         self._columns = DenseOperator(frozen(columns))
         self._nats_left_out = float(counts @ largest)
 

@@ -174,8 +174,8 @@ class LatticeKernel(Kernel):
         parts *= factors
         for axis in self._axes[:-1]:
             spectrum = scipy.fft.ifft(spectrum, axis=axis, overwrite_x=True, workers=workers)
-            wanted = np.moveaxis(spectrum, axis, 0)[: self.box[axis]]
-            spectrum = np.moveaxis(wanted, 0, axis)
+            rows = np.moveaxis(spectrum, axis, 0)[: self.box[axis]]
+            spectrum = np.moveaxis(rows, 0, axis)
         result = scipy.fft.irfft(spectrum, wide, axis=-1, workers=workers)
         return result[..., : self.box[-1]].reshape(values.shape)
 
@@ -321,9 +321,9 @@ def steepness(values: FloatArray, space: Space) -> Steepness:
     if shape is not None:
         return _steepness_by_offset(values.reshape(shape), lattice_pitch_km(space))
     if isinstance(space, MaskedGrid):
-        found = _steepness_by_offset(space.spread(values, empty=np.nan), space.cell_km)
-        one, other = np.searchsorted(space.cells, found.pair).tolist()
-        return Steepness(found.slope_per_km, (one, other), found.exact)
+        result = _steepness_by_offset(space.spread(values, empty=np.nan), space.cell_km)
+        one, other = np.searchsorted(space.cells, result.pair).tolist()
+        return Steepness(result.slope_per_km, (one, other), result.exact)
     best = Steepness(0.0, (0, 1))
     for cell in range(space.size - 1):
         distance = space.distances_from_km(cell)[cell + 1 :]

@@ -146,16 +146,16 @@ class Operator(ReadOnly, ABC):
         backend = backend_of(theta)
         if backend is not None:
             return self.on(backend).push(theta)
-        given = vector("theta", theta, self.shape[0])
-        return refined(given, self._push(given), self._push_noise(given), _several(self._column))
+        array = vector("theta", theta, self.shape[0])
+        return refined(array, self._push(array), self._push_noise(array), _several(self._column))
 
     def pull(self, values: ArrayLike) -> FloatArray:
         """L·v: the mean of ``values`` in each row; the last axis is the columns."""
         backend = backend_of(values)
         if backend is not None:
             return self.on(backend).pull(values)
-        given = vector("values", values, self.shape[1])
-        return refined(given, self._pull(given), self._pull_noise(given), _several(self._row))
+        array = vector("values", values, self.shape[1])
+        return refined(array, self._pull(array), self._pull_noise(array), _several(self._row))
 
     def row(self, row: int) -> FloatArray:
         """One row, such as the law of the reports of somebody in a cell."""
@@ -167,10 +167,10 @@ class Operator(ReadOnly, ABC):
 
     def _one(self, axis: int, number: int) -> int:
         name, size = self._names[axis], self.shape[axis]
-        found = indices(name, number, size)
-        if found.ndim:
+        index = indices(name, number, size)
+        if index.ndim:
             raise InvalidInput(f"{name} must be one number; take several from matrix()")
-        return int(found)
+        return int(index)
 
 
 class DenseOperator(Operator):
@@ -179,9 +179,9 @@ class DenseOperator(Operator):
     exact = True
 
     def __init__(self, matrix: FloatArray) -> None:
-        given = np.asarray(matrix, dtype=np.float64)
+        array = np.asarray(matrix, dtype=np.float64)
         # By columns is as good as by rows, and products of neither make a copy.
-        self._matrix = given if given.flags.f_contiguous else np.ascontiguousarray(given)
+        self._matrix = array if array.flags.f_contiguous else np.ascontiguousarray(array)
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -318,15 +318,15 @@ class MovedOperator(Operator):
         return self._noises[1](values) if self._noises else super()._pull_noise(values)
 
     def push(self, theta: Array) -> Array:
-        given = self._checked("theta", theta, self.shape[0])
-        return self._refined(given, self._push(given), self._push_noise, self.home.push)
+        vectors = self._checked("theta", theta, self.shape[0])
+        return self._refined(vectors, self._push(vectors), self._push_noise, self.home.push)
 
     def pull(self, values: Array) -> Array:
-        given = self._checked("values", values, self.shape[1])
-        return self._refined(given, self._pull(given), self._pull_noise, self.home.pull)
+        vectors = self._checked("values", values, self.shape[1])
+        return self._refined(vectors, self._pull(vectors), self._pull_noise, self.home.pull)
 
-    def _checked(self, name: str, given: Array, size: int) -> Array:
-        xp, own = self._at.xp, self._at.own(given)
+    def _checked(self, name: str, array: Array, size: int) -> Array:
+        xp, own = self._at.xp, self._at.own(array)
         if own.ndim == 0 or own.shape[-1] != size:
             raise InvalidInput(
                 f"{name} (shape {tuple(own.shape)}) must have {size} entries, one per cell"
@@ -335,10 +335,10 @@ class MovedOperator(Operator):
             raise InvalidInput(f"{name} must hold finite numbers only")
         return own
 
-    def _refined(self, given: Array, result: Array, noise: Product, at_home: Product) -> Array:
+    def _refined(self, vectors: Array, result: Array, noise: Product, at_home: Product) -> Array:
         """The product; where values are small, that of the host, which sums them exactly."""
-        if not self.exact and bool(self._at.xp.any(result < noise(given) / RelativeError)):
-            return self._at.put(at_home(host_array(given)))
+        if not self.exact and bool(self._at.xp.any(result < noise(vectors) / RelativeError)):
+            return self._at.put(at_home(host_array(vectors)))
         return result
 
     def _row(self, row: int) -> FloatArray:
@@ -355,9 +355,9 @@ class MovedOperator(Operator):
 
 
 def _moved(part: Any, backend: Backend) -> Any:
-    """What products are made of, on another device."""
+    """A part that products need (an array, an operator, a tuple of these), on another device."""
     if isinstance(part, tuple):
-        return tuple(_moved(each, backend) for each in part)
+        return tuple(_moved(item, backend) for item in part)
     if isinstance(part, Operator | Selection):
         return part.on(backend)
     return part if part is None else backend.put(part)
@@ -386,7 +386,7 @@ def _several(line: Callable[[int], FloatArray]) -> Callable[[IntArray], FloatArr
 
 
 def refined(
-    given: FloatArray,
+    vectors: FloatArray,
     result: FloatArray,
     noise: FloatArray,
     lines: Callable[[IntArray], FloatArray],
@@ -396,24 +396,24 @@ def refined(
 ) -> FloatArray:
     """A product with its small values summed again over exact entries, for vectors without negatives.
 
-    ``given`` (…, n) was multiplied, ``result`` (…, k) came out, right to ``noise`` (…, 1 or k) absolute.
+    ``result`` (…, k) is what came out for ``vectors`` (…, n), right to ``noise`` (…, 1 or k) absolute.
     Values below noise/1e-10 are small, and ``lines(i)`` gives the entries (i, n) they come from. Where
     all of them would take more than ``budget`` terms they stay as they are, or become ``otherwise``
     where they are noise.
     """
     if not (result < noise / RelativeError).any():
         return result
-    vectors, values = given.reshape(-1, given.shape[-1]), result.reshape(-1, result.shape[-1])
+    rows, values = vectors.reshape(-1, vectors.shape[-1]), result.reshape(-1, result.shape[-1])
     floors = np.broadcast_to(noise, result.shape).reshape(values.shape)
-    sound = (vectors >= 0).all(axis=1, keepdims=True)
+    sound = (rows >= 0).all(axis=1, keepdims=True)
     small = sound & (values < floors / RelativeError)
-    if np.count_nonzero(small) * given.shape[-1] <= budget:
-        wanted = np.flatnonzero(small.any(axis=0))
-        step = max(1, _CHUNK // given.shape[-1])
-        for start in range(0, wanted.size, step):
-            part = wanted[start : start + step]
+    if np.count_nonzero(small) * vectors.shape[-1] <= budget:
+        numbers = np.flatnonzero(small.any(axis=0))
+        step = max(1, _CHUNK // vectors.shape[-1])
+        for start in range(0, numbers.size, step):
+            part = numbers[start : start + step]
             block = lines(part)
-            for one, value, mine in zip(vectors, values, small[:, part], strict=True):
+            for one, value, mine in zip(rows, values, small[:, part], strict=True):
                 # not a BLAS product: its threads would cost more than so short a sum
                 value[part[mine]] = (block[mine] * one).sum(axis=1)
     elif otherwise is not None:

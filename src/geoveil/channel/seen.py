@@ -36,26 +36,26 @@ class SeenColumns:
         rows, columns = operator.shape
         counted: BoolArray = np.any(weights.reshape(-1, columns), axis=0)
         elsewhere = isinstance(operator, MovedOperator)
-        seen = np.arange(columns) if elsewhere else np.flatnonzero(counted)
-        self.observations = seen
+        chosen = np.arange(columns) if elsewhere else np.flatnonzero(counted)
+        self.observations = chosen
         """Which columns these are."""
         parts = len(operator.parts) if isinstance(operator, StackedOperator) else 1
         small = rows <= _SMALL_ROWS or columns <= _SMALL_COLUMNS * parts
-        if not elsewhere and (operator.exact or small) and rows * seen.size <= EXACT_ENTRIES:
-            everything = np.array_equal(seen, np.arange(columns))
+        if not elsewhere and (operator.exact or small) and rows * chosen.size <= EXACT_ENTRIES:
+            everything = np.array_equal(chosen, np.arange(columns))
             dense = isinstance(operator, DenseOperator) and everything
-            operator = operator if dense else DenseOperator(operator.columns(seen))
-            seen = np.arange(seen.size)
+            operator = operator if dense else DenseOperator(operator.columns(chosen))
+            chosen = np.arange(chosen.size)
         self.operator = operator
-        self.seen = seen
-        self._all = seen.size == operator.shape[1]
+        self.seen = chosen
+        self._all = chosen.size == operator.shape[1]
         self.at = operator._at
         """Where the products are made, and the arrays that go in and come out."""
         self.xp = self.at.xp
         self._counted = self.at.put_as(counted, np.bool_) if elsewhere else None
         self._least, self._none = self.at.put(TINY), self.at.put(0.0)
         # What is summed exactly: which, their columns, and a factor that leaves the others.
-        self._exact = Selection(np.zeros(0, dtype=np.int64), seen.size)
+        self._exact = Selection(np.zeros(0, dtype=np.int64), chosen.size)
         self._columns: Array = self.at.put(np.zeros((rows, 0)))
         self._places, self._others = self._exact, self._none
 

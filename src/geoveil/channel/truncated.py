@@ -120,14 +120,14 @@ class TruncatedOperator(Operator):
 
     def _push(self, theta: Array) -> Array:
         xp = self._at.xp
-        given = xp.reshape(theta, (*theta.shape[:-1], *self.box))
-        out = xp.reshape(self._kernel._push(theta), given.shape)
+        lattice = xp.reshape(theta, (*theta.shape[:-1], *self.box))
+        out = xp.reshape(self._kernel._push(theta), lattice.shape)
         if self._across:
-            out = self._framed(out, self._reached(given, *self._sides))
+            out = self._framed(out, self._reached(lattice, *self._sides))
         if self._down:
-            ends = self._reached(self._turned(given), *self._ends)  # (…, columns, 2)
+            ends = self._reached(self._turned(lattice), *self._ends)  # (…, columns, 2)
             if self._across:
-                near = self._ends[0].take(self._turned(self._sides[0].take(given)))
+                near = self._ends[0].take(self._turned(self._sides[0].take(lattice)))
                 flat = xp.reshape(near, (*theta.shape[:-1], self._corners.shape[0]))
                 corners = xp.reshape(flat @ self._corners, (*theta.shape[:-1], 2, 2))
                 ends = self._turned(self._framed(self._turned(ends), corners))
@@ -136,41 +136,39 @@ class TruncatedOperator(Operator):
 
     def _pull(self, values: Array) -> Array:
         xp = self._at.xp
-        given = xp.reshape(values, (*values.shape[:-1], *self.box))
+        lattice = xp.reshape(values, (*values.shape[:-1], *self.box))
         # what the rim reports is not a convolution with k, but with its sums
-        inside, edges = xp.reshape(given * self._inside, values.shape), given * self._edges
-        out = xp.reshape(self._kernel._pull(inside), given.shape)
+        inside, edges = xp.reshape(lattice * self._inside, values.shape), lattice * self._edges
+        out = xp.reshape(self._kernel._pull(inside), lattice.shape)
         if self._across:
             out = out + self._spread(edges, *self._sides)
         if self._down:
             out = out + self._turned(self._spread(self._turned(edges), *self._ends))
         if self._across and self._down:
-            four = [given[..., row, column, None] for row in (0, -1) for column in (0, -1)]
+            four = [lattice[..., row, column, None] for row in (0, -1) for column in (0, -1)]
             sizes = (near.places.shape[0] for near in (self._sides[0], self._ends[0]))
             flat = self._at.joined(four) @ self._corners.T
             near = self._ends[0].put(xp.reshape(flat, (*values.shape[:-1], *sizes)))
             out = out + self._sides[0].put(self._turned(near))
         return xp.reshape(out, values.shape)
 
-    def _reached(self, given: Array, near: Selection, *spectra: Array) -> Array:
+    def _reached(self, lattice: Array, near: Selection, *spectra: Array) -> Array:
         """(…, along, lines) → (…, along, 2): what reaches either edge, from the lines near one.
 
         Line c reaches an edge with the sums over at least c steps. Along the edge that is a convolution, so
         spectra (frequency, line) are multiplied and summed over the lines.
         """
-        along, length, at = given.shape[-2], _periodic(given.shape[-2]), self._at
+        along, length, at = lattice.shape[-2], _periodic(lattice.shape[-2]), self._at
         with scipy.fft.set_workers(self._workers):
-            spectrum = at.fft.rfft(near.take(given), n=length, axis=-2)
-            reached = [
-                at.fft.irfft(at.xp.sum(spectrum * own, axis=-1), n=length) for own in spectra
-            ]
-        return at.joined([edge[..., :along, None] for edge in reached])
+            spectrum = at.fft.rfft(near.take(lattice), n=length, axis=-2)
+            edges = [at.fft.irfft(at.xp.sum(spectrum * own, axis=-1), n=length) for own in spectra]
+        return at.joined([edge[..., :along, None] for edge in edges])
 
-    def _spread(self, given: Array, near: Selection, *spectra: Array) -> Array:
+    def _spread(self, lattice: Array, near: Selection, *spectra: Array) -> Array:
         """The adjoint: (…, along, lines) → the same, both edges spread over the lines near one."""
-        along, length, fft = given.shape[-2], _periodic(given.shape[-2]), self._at.fft
+        along, length, fft = lattice.shape[-2], _periodic(lattice.shape[-2]), self._at.fft
         with scipy.fft.set_workers(self._workers):
-            edges = (fft.rfft(given[..., edge], n=length)[..., None] for edge in (0, -1))
+            edges = (fft.rfft(lattice[..., edge], n=length)[..., None] for edge in (0, -1))
             spectrum = sum(edge * own for edge, own in zip(edges, spectra, strict=True))
             return near.put(fft.irfft(spectrum, n=length, axis=-2)[..., :along, :])
 

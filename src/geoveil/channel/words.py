@@ -117,17 +117,17 @@ def explain(
     Without a space they come in with their exact positions, as in continuous noise; ``who`` says which
     people these are, where the promise is not about everybody.
     """
-    wanted = positive("distance_km", distance_km)
+    distance = positive("distance_km", distance_km)
     if guarantee is None:
         return _NOTHING
-    level = loss_between(guarantee, space, _possible(space, wanted))
-    return _sentence(_two_people(space, wanted, level, who), level)
+    level = loss_between(guarantee, space, _possible(space, distance))
+    return _sentence(_two_people(space, distance, level, who), level)
 
 
 def explain_with_cost(guarantee: Guarantee | None, space: Space | None, distance_km: float) -> str:
     """The same, and what a report costs where it starts from the position itself."""
-    told = explain(guarantee, space, distance_km)
-    return told if space is not None or guarantee is None else f"{told} {spend_in_words(guarantee)}"
+    text = explain(guarantee, space, distance_km)
+    return text if space is not None or guarantee is None else f"{text} {spend_in_words(guarantee)}"
 
 
 def explain_together(channels: Sequence[Channel], distance_km: float) -> str:
@@ -200,10 +200,10 @@ def explain_trip(guarantee: Guarantee | None, space: Space | None, distance_km: 
     >>> explain_trip(GeoIndistinguishability(1.0), None, 0.2)[:84]
     'Two people whose trips begin 200 m apart and end 200 m apart: any report is at most '
     """
-    wanted = positive("distance_km", distance_km)
+    distance = positive("distance_km", distance_km)
     if guarantee is None:
         return _NOTHING
-    possible = _possible(space, wanted)
+    possible = _possible(space, distance)
     far = f"{_length(possible, 'km' if space is None else space.unit)} apart"
     pair = f"Two people whose trips begin {far} and end {far}"
     if isinstance(space, AnyGrid):
