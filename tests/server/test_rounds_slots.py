@@ -58,7 +58,7 @@ def maps_of(city: City, number: int = 1) -> dict[str, Any]:
 
 
 def test_every_slot_with_enough_reports_has_a_map_of_its_own_people() -> None:
-    city = slotted()
+    city = slotted(trusted_seed=True)
     night, day = city.truth, city.truth[::-1].copy()
     report(city, {0: (900, night), 1: (900, day), 2: (40, night)})
     body = closed(city)
@@ -67,6 +67,8 @@ def test_every_slot_with_enough_reports_has_a_map_of_its_own_people() -> None:
     assert body["slots"]["reports"] == [900, 900, None]  # a slot below the minimum is not told
     assert "2 of 3 slots" in body["slots"]["summary"]
     assert "1 has fewer than 100 reports" in body["slots"]["summary"]
+    assert "The alarm looks at all slots together" in body["slots"]["summary"]
+    assert "None of the maps is held to the trusted first round" in body["slots"]["summary"]
     maps = maps_of(city)["maps"]
     assert [(each["slot"], each["name"], each["reports"]) for each in maps] == [
         (0, "night", 900),

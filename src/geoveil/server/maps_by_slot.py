@@ -119,6 +119,10 @@ def told_slots(
     if few:
         have = "has" if few == 1 else "have"
         words += f"; {few} {have} fewer than {number_of(minimum, 'report')} so far"
+    if maps:
+        words += ". The alarm looks at all slots together: fakes in one are few among all"
+    if maps and any(done.seed for done in closing.rounds):
+        words += ". None of the maps is held to the trusted first round"
     if maps and closing.waiting:
         words += ". Newer rounds that disagree are in none of them, nor in their intervals"
     if maps and any(most.any() for most in closing.inspected.most):
