@@ -113,7 +113,7 @@ def test_tables_of_large_maps_are_made_in_a_process_apart(
 ) -> None:
     files = closed.service.files
     here = closed.get(f"{CAMPAIGN}/estimate.csv")
-    files._made.clear()
+    files._files.clear()
     monkeypatch.setattr(map_files, "APART_BYTES", 1_000)
     monkeypatch.setattr(files, "apart", apart := Apart())
     there = closed.get(f"{CAMPAIGN}/estimate.csv")
@@ -123,7 +123,7 @@ def test_tables_of_large_maps_are_made_in_a_process_apart(
     assert apart.asked == 2
     assert closed.get(f"{CAMPAIGN}/estimate.json").status_code == 200
     assert apart.asked == 2  # as it is kept
-    lacking = map_files._made_apart(print, _not_installed, "parquet", ())
+    lacking = map_files._pack_apart(print, _not_installed, "parquet", ())
     assert isinstance(lacking, Problem)
     assert lacking.name == "not-acceptable"
 

@@ -434,9 +434,9 @@ def test_a_backup_put_back_prepares_above_all_that_may_have_opened_since(
 def test_what_travels_to_the_process_is_plain() -> None:
     wanted = PreparationRecord("paris", 3)
     work = Preparing(wanted, campaign_settings(), 5)
-    assert not work.wanted.space
+    assert not work.record.space
     assert work.large
-    assert Prepared(None, "why").told == "preparation-refused"
+    assert Prepared(None, "why").event == "preparation-refused"
 
 
 # --- Bounds

@@ -451,7 +451,7 @@ def test_an_estimate_of_many_cells_keeps_no_long_one_and_no_preparation_waiting(
 
     class Busy(Here):
         def conclude(self, work: Any, **asked: Any) -> Any:
-            campaign = work.wanted.campaign if isinstance(work, Preparing) else work.campaign
+            campaign = work.record.campaign if isinstance(work, Preparing) else work.campaign
             seen[campaign].append(asked["limit_s"])
             if campaign == "nice":
                 return prepare(work)

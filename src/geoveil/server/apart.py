@@ -105,18 +105,18 @@ class ProcessApart:
         self,
         until_s: float,
         call: Callable[..., Any],
-        *given: Any,
+        *arguments: Any,
         keep: Callable[[], None] = lambda: None,
         keep_every_s: float = math.inf,
     ) -> Iterator[Any]:
-        """What ``call(send, *given)`` sends and returns in the process, as it comes, until a time is over.
+        """What ``call(send, *arguments)`` sends and returns in the process, as it comes, until a moment.
 
         ``keep`` is called again and again meanwhile. ``CalculationFailed``, ``EstimatorLost`` or
         ``EstimatorLate`` where no more answers come; a process that still works is then ended.
         """
         try:
             process, pipe = self._started()
-            pipe.send((call, given))
+            pipe.send((call, arguments))
             while (left_s := until_s - time.monotonic()) > 0:
                 if not wait([pipe, process.sentinel], min(keep_every_s, left_s)):
                     keep()
@@ -144,23 +144,23 @@ def _serve(pipe: Connection) -> None:
     warnings.simplefilter("ignore")  # they would stand between the lines of the log
     while True:
         try:
-            call, given = pipe.recv()
+            call, arguments = pipe.recv()
         except (EOFError, OSError):
             return
         with suppress(OSError):  # nobody listens any more
             try:
-                pipe.send(call(pipe.send, *given))
+                pipe.send(call(pipe.send, *arguments))
             except Exception as problem:
                 pipe.send(trace_of(problem))
 
 
 def start_deaf(start: Callable[[], None]) -> None:
     """Start something that hears no terminal that is closed, as it hears no Ctrl-C."""
-    kept = [(number, signal.signal(number, signal.SIG_IGN)) for number in _HANGUP]
+    handlers = [(number, signal.signal(number, signal.SIG_IGN)) for number in _HANGUP]
     try:
         start()
     finally:
-        for number, before in kept:
+        for number, before in handlers:
             signal.signal(number, before)
 
 
@@ -185,15 +185,15 @@ class Calculator(ProcessApart):
         self,
         limit_s: float,
         call: Callable[Concatenate[Callable[[Any], None], P], T],
-        *given: P.args,
+        *arguments: P.args,
         **none: P.kwargs,
     ) -> T:
-        """What ``call(send, *given)`` returns in the process; ``Overloaded`` where that takes too long."""
+        """What ``call(send, *arguments)`` returns in the process; ``Overloaded`` where it takes too long."""
         until_s = time.monotonic() + limit_s
         if not self._turn.acquire(timeout=limit_s):
             raise Overloaded("other questions are being worked on; try again later")
         try:
-            answer: T = next(self.answers(until_s, call, *given))
+            answer: T = next(self.answers(until_s, call, *arguments))
             return answer
         except EstimatorLate:
             raise Overloaded(f"it takes longer than {limit_s:g} s; ask for less") from None

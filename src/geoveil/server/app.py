@@ -42,7 +42,7 @@ _SUMMARY_S = 60.0
 _METRICS_S = 1.0
 _READY_S = 1.0
 _THREADS = 16
-_MOST_ASKED = 256
+_MOST_WAITING = 256
 _OUTCOMES = {"estimate-unfinished": "unfinished", "estimate-given-up": "given up"}
 """Of attempts at an estimate, by what the worker says; all else has failed."""
 _ID = re.compile(ID_PATTERN.replace("$", r"\Z"))
@@ -85,7 +85,7 @@ class Service:
         self.campaigns = Campaigns(store, clock=self.clock)
         self.upkeep = Upkeep(self.campaigns)
         self.writer = GroupWriter(store, most_waiting=settings.queue_limit)
-        self.worker = Worker(self.campaigns, event=self._done, fault=self._not_done)
+        self.worker = Worker(self.campaigns, event=self._log_work, fault=self._log_fault)
         self.calculator = Calculator()
         self.files = Files()
         self.reader_asks = asyncio.Lock()
@@ -106,7 +106,7 @@ class Service:
         connections = settings.connections, settings.connections_per_network
         self.places = Places(*connections, self.limits.networks, self.refused)
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="geoveil-store")
-        self._asked = 0
+        self._waiting = 0
         self._ready: asyncio.Future[None] | None = None
         self._ready_since_s = 0.0
         self.closing = asyncio.Event()
@@ -129,11 +129,11 @@ class Service:
         """The link that participants open."""
         return f"{self.base_url}/c/{campaign}"
 
-    def campaign_id(self, given: str) -> str:
+    def campaign_id(self, name: str) -> str:
         """The id where it can be one; what cannot never reaches the store."""
-        if not _ID.match(given):
+        if not _ID.match(name):
             raise problems.Problem("unknown-campaign", "there is no campaign with this id")
-        return given
+        return name
 
     async def existing(self, request: Request) -> str:
         """The id of the campaign in the address; raises ``unknown-campaign``."""
@@ -141,27 +141,27 @@ class Service:
         await self.blocking(self.campaigns.settings, campaign)
         return campaign
 
-    async def blocking(self, call: Callable[P, T], *given: P.args, **named: P.kwargs) -> T:
+    async def blocking(self, call: Callable[P, T], *arguments: P.args, **keywords: P.kwargs) -> T:
         """Run something that waits for the store outside the event loop, and wait only so long."""
-        return await self._in_thread(STORE_S, partial(call, *given, **named))
+        return await self._in_thread(STORE_S, partial(call, *arguments, **keywords))
 
-    async def working(self, call: Callable[P, T], *given: P.args, **named: P.kwargs) -> T:
+    async def working(self, call: Callable[P, T], *arguments: P.args, **keywords: P.kwargs) -> T:
         """The same for something that is computed, which may take longer."""
-        return await self._in_thread(None, partial(call, *given, **named))
+        return await self._in_thread(None, partial(call, *arguments, **keywords))
 
     async def _in_thread(self, patience_s: float | None, call: Callable[[], T]) -> T:
-        if self._asked >= _MOST_ASKED:
+        if self._waiting >= _MOST_WAITING:
             raise Overloaded("too many requests wait for the store; try again later")
         future = asyncio.get_running_loop().run_in_executor(self._threads, call)
-        self._asked += 1
-        future.add_done_callback(self._answered)
+        self._waiting += 1
+        future.add_done_callback(self._count_answer)
         try:
             return await asyncio.wait_for(asyncio.shield(future), patience_s)
         except TimeoutError:
             raise StoreFailed("the store must answer in time; try again later") from None
 
-    def _answered(self, future: asyncio.Future[Any]) -> None:
-        self._asked -= 1
+    def _count_answer(self, future: asyncio.Future[Any]) -> None:
+        self._waiting -= 1
         if not future.cancelled():
             future.exception()  # whoever asked may have gone
 
@@ -171,7 +171,7 @@ class Service:
         if self._ready is None or (self._ready.done() and now_s - self._ready_since_s >= _READY_S):
             self._ready_since_s = now_s
             self._ready = asyncio.ensure_future(self.blocking(self.store.check))
-            self._ready.add_done_callback(lambda done: done.cancelled() or done.exception())
+            self._ready.add_done_callback(lambda look: look.cancelled() or look.exception())
         await asyncio.shield(self._ready)
 
     def refused(self, what: str) -> None:
@@ -190,15 +190,15 @@ class Service:
         limit_bytes = limit_bytes or self.settings.body_limit_bytes
         if problems.ARRIVED in scope:
             return await problems.read_body(receive, limit_bytes, lambda size: None)
-        network, taken = self.limits.networks.of(scope), 0
+        network, held_bytes = self.limits.networks.of(scope), 0
 
         def room(size: int) -> None:
-            nonlocal taken
+            nonlocal held_bytes
             if not self.bodies.take(network, size):
                 self.refused("bodies")
                 detail = "too many bodies are on their way"
                 raise problems.Problem("overloaded", detail, headers=problems.CLOSE)
-            taken += size
+            held_bytes += size
 
         try:
             async with asyncio.timeout(self.settings.body_timeout_s):
@@ -208,7 +208,7 @@ class Service:
             detail = f"the body did not arrive within {self.settings.body_timeout_s:g} s"
             raise problems.Problem("malformed-body", detail, headers=problems.CLOSE) from None
         finally:
-            self.bodies.give_back(network, taken)
+            self.bodies.give_back(network, held_bytes)
 
     async def start(self) -> None:
         """Begin to look after rounds."""
@@ -251,15 +251,15 @@ class Service:
     def _look(self) -> None:
         for closing in self.upkeep.tick():
             self.worker.submit(closing)
-        for wanted in self.worker.jobs.preparations():
-            self.worker.submit(wanted)
+        for preparation in self.worker.jobs.preparations():
+            self.worker.submit(preparation)
 
-    def _done(self, name: str) -> None:
+    def _log_work(self, name: str) -> None:
         if name == "estimate-made":
             self.metrics.estimates["made"] += 1
         self.log.event(name)
 
-    def _not_done(self, name: str, trace: Trace) -> None:
+    def _log_fault(self, name: str, trace: Trace) -> None:
         if not name.startswith("preparation-"):
             self.metrics.estimates[_OUTCOMES.get(name, "failed")] += 1
         self.log.fault(name, trace)
@@ -284,13 +284,13 @@ class Application:
 
     def _route(self, path: str, operations: Mapping[str, Operation]) -> Route:
         """All the operations at one address; ``OPTIONS`` too where pages of other origins may call it."""
-        shared = any(each.audience is Audience.PARTICIPANT for each in operations.values())
+        shared = [
+            method
+            for method, operation in operations.items()
+            if operation.audience is Audience.PARTICIPANT
+        ]
         preflight = {
-            "access-control-allow-methods": ", ".join(
-                method
-                for method, each in operations.items()
-                if each.audience is Audience.PARTICIPANT
-            ),
+            "access-control-allow-methods": ", ".join(shared),
             "access-control-allow-headers": "content-type",
             "access-control-max-age": _PREFLIGHT_S,
         }

@@ -149,15 +149,15 @@ _AREA = msgspec.json.Decoder(AreaQuestion)
 async def advice(service: Service, request: Request) -> Response:
     """What a campaign will mean, before it is made."""
     body = await service.body(request.scope, request.receive, limit_bytes=ADVICE_BYTES)
-    asked = decode(_QUESTION, body)
+    question = decode(_QUESTION, body)
     with refusing():
-        asked.problems()
-        asked.check_not_over(service.campaigns.clock())
-        asked.space  # noqa: B018 — raises where the mask is none
-    found = await service.working(service.calculator.answer, ADVICE_S, advise, asked)
-    if isinstance(found, str):
-        raise Problem("invalid-campaign", found)
-    return answer(found)
+        question.problems()
+        question.check_not_over(service.campaigns.clock())
+        question.space  # noqa: B018 — raises where the mask is none
+    outcome = await service.working(service.calculator.answer, ADVICE_S, advise, question)
+    if isinstance(outcome, str):
+        raise Problem("invalid-campaign", outcome)
+    return answer(outcome)
 
 
 @operators(
@@ -173,35 +173,35 @@ async def area(service: Service, request: Request) -> Response:
     """
     limit_bytes = BACKDROP_BYTES + _AROUND_BYTES
     body = await service.body(request.scope, request.receive, limit_bytes=limit_bytes)
-    asked: AreaQuestion = decode(_AREA, body)
+    question: AreaQuestion = decode(_AREA, body)
     settings = CampaignSettings(
-        name="area", box=asked.box, cell_km=asked.cell_km, epsilon_per_km=1.0
+        name="area", box=question.box, cell_km=question.cell_km, epsilon_per_km=1.0
     )
     with refusing():
         settings.problems()
-        drawn = await service.working(read_area, bytes(asked.area))
-        left = await service.working(space_within, settings, drawn)
-    of, parts = (settings.grid.size, left.parts) if isinstance(left, MaskedGrid) else (left.size, 1)
-    return answer(AreaLeft(left.size, of, parts, left.to_dict()))
+        shapes = await service.working(read_area, bytes(question.area))
+        area = await service.working(space_within, settings, shapes)
+    of, parts = (settings.grid.size, area.parts) if isinstance(area, MaskedGrid) else (area.size, 1)
+    return answer(AreaLeft(area.size, of, parts, area.to_dict()))
 
 
 # --- In a process apart: what is asked and what is answered is small and plain
 
 
-def advise(send: Send, asked: Question) -> Advice | str:
+def advise(send: Send, question: Question) -> Advice | str:
     """What the campaign of a question will mean, or a sentence why that cannot be said.
 
     Where people choose, the numbers and sentences are about the strongest promise, which is that of
     whoever chooses nothing, and ``choices`` has the numbers of all.
     """
     try:
-        promises = sorted(asked.promises_per_km or (asked.epsilon_per_km or 0.0,))
-        same = {"camouflage": asked.camouflage, "people": asked.people}
-        seen = [_outlook(asked.space, epsilon_per_km=each, **same) for each in promises]
+        promises = sorted(question.promises_per_km or (question.epsilon_per_km or 0.0,))
+        same = {"camouflage": question.camouflage, "people": question.people}
+        outlooks = [_outlook(question.space, epsilon_per_km=one, **same) for one in promises]
     except GeoveilError as problem:
         return str(problem)
-    first, slots = seen[0], asked.time_slots
-    said = first.sentences_of_trips() if asked.trips else first.sentences()
+    first, slots = outlooks[0], question.time_slots
+    said = first.sentences_of_trips() if question.trips else first.sentences()
     if len(promises) > 1:
         said = [
             (
@@ -210,16 +210,16 @@ def advise(send: Send, asked: Question) -> Advice | str:
             ),
             *said,
         ]
-    said += beyond_the_page(promises, trips=asked.trips)
+    said += beyond_the_page(promises, trips=question.trips)
     if slots is not None:
-        said += slots_in_words(slots, asked.people, asked.minimum_reports)
+        said += slots_in_words(slots, question.people, question.minimum_reports)
     choices = [
-        Choice(each, of.mean_distance_km, of.leakage_bits, of.error_km, of.reported_error_km)
-        for each, of in zip(promises, seen, strict=True)
+        Choice(promise, of.mean_distance_km, of.leakage_bits, of.error_km, of.reported_error_km)
+        for promise, of in zip(promises, outlooks, strict=True)
         if len(promises) > 1
     ]
     of_all = (first.cells, first.people, first.mean_distance_km, first.leakage_bits)
-    if asked.trips:  # errors and picture are those of a map of people
+    if question.trips:  # errors and picture are those of a map of people
         return Advice(*of_all, None, None, choices, said, None)
     example = {
         "space": first.grid.to_dict(),
@@ -236,7 +236,7 @@ def beyond_the_page(promises: Sequence[float], *, trips: bool) -> list[str]:
     >>> beyond_the_page([1.0], trips=True), len(beyond_the_page([1.5], trips=True))
     ([], 1)
     """
-    costs = [each * (2 if trips else 1) for each in promises]
+    costs = [promise * (2 if trips else 1) for promise in promises]
     limit = f"{PAGE_LIMIT_PER_KM:g} per km unless the person raises that limit there"
     if min(costs) > PAGE_LIMIT_PER_KM:
         return [

@@ -52,9 +52,9 @@ class Campaigns:
         self.clock = clock or TrustedClock()
         self._lock = Lock()
         self._settings: dict[str, tuple[tuple[int, bytes], CampaignSettings]] = {}
-        """Campaign → when it was made and its settings as they are kept, and read."""
+        """Campaign → when it was made with its settings as the store has them, and these decoded."""
         self.published: dict[str, RoundRecord] = {}
-        """Mechanism → its round, of those that :meth:`find` has met; for a look without waiting."""
+        """Mechanism → its round, where :meth:`find` has looked it up; for a look without waiting."""
         self._unknown: dict[str, float] = {}
         self._current: dict[str, tuple[float, RoundRecord]] = {}
         self._states: dict[str, tuple[float, dict[str, Any]]] = {}
@@ -92,7 +92,7 @@ class Campaigns:
             raise exists
         return record
 
-    def draw(self, campaign: str, drawn: Drawn) -> None:
+    def draw(self, campaign: str, area: Drawn) -> None:
         """Keep only the cells of a box that city limits cover, or places in it, before anybody has reported.
 
         A round with mechanisms for those follows the open one, or is prepared where they are many. A
@@ -105,20 +105,20 @@ class Campaigns:
         waits, last = self.store.preparation(campaign), self.store.last_round(campaign)
         after = 0 if last is None else last.number
         number = after + 1 if waits is None else waits.round
-        space = space_of(settings, drawn)
+        space = space_of(settings, area)
         self._check_unreported(campaign)
         if not round_documents.at_once(space, len(settings.rule.promises)):
-            kept = self.store.prepare(round_documents.wanted(campaign, number, space))
+            accepted = self.store.prepare(round_documents.preparation_of(campaign, number, space))
         else:
             documents = round_documents.first_documents(settings, campaign, now, space, number)
             following = round_documents.record_of(documents, settings, now)
             self._check_unreported(campaign)  # nobody has meanwhile
             if waits is None:
-                kept = self.store.replace_document(following, after=after, at_s=now)
+                accepted = self.store.replace_document(following, after=after, at_s=now)
             else:
-                kept = self.store.finish_preparation(waits, following, at_s=now)
+                accepted = self.store.finish_preparation(waits, following, at_s=now)
         self.forget(campaign)
-        if not kept:
+        if not accepted:
             raise _area_fixed()
 
     def _check_unreported(self, campaign: str) -> None:
@@ -150,13 +150,13 @@ class Campaigns:
 
     def settings(self, campaign: str) -> CampaignSettings:
         """The settings of a campaign; raises ``unknown-campaign``."""
-        known = self._settings.get(campaign)
-        if known is None:
-            kept = self._record(campaign)
-            read = msgspec.json.decode(kept.settings, type=CampaignSettings)
-            known = (kept.created_at_s, kept.settings), read
-            self._settings[campaign] = known
-        return known[1]
+        cached = self._settings.get(campaign)
+        if cached is None:
+            record = self._record(campaign)
+            settings = msgspec.json.decode(record.settings, type=CampaignSettings)
+            cached = (record.created_at_s, record.settings), settings
+            self._settings[campaign] = cached
+        return cached[1]
 
     def _record(self, campaign: str) -> CampaignRecord:
         record = self.store.campaign(campaign)
@@ -365,17 +365,17 @@ class Campaigns:
         One that was made under the id of one that was deleted is another.
         """
         campaigns = self.store.campaigns()
-        kept = {each.id: (each.created_at_s, each.settings) for each in campaigns}
-        self._standing = {campaign.id: campaign.state for campaign in campaigns}
-        known = list(self._settings.items())
-        for campaign in [each for each, (read, _) in known if kept.get(each) != read]:
-            self._forget_all(campaign)
-        asked, newest = self.clock(), self.store.last_rounds()
+        stored = {record.id: (record.created_at_s, record.settings) for record in campaigns}
+        self._standing = {record.id: record.state for record in campaigns}
+        for campaign, (version, _) in list(self._settings.items()):
+            if stored.get(campaign) != version:
+                self._forget_all(campaign)
+        now, newest = self.clock(), self.store.last_rounds()
         for last in newest:  # known as it was then, where its document is here
-            since, seen = self._current.get(last.campaign, (asked, None))
-            if seen is not None and seen.mechanism == last.mechanism and since < asked:
-                now = replace(seen, closed_at_s=last.closed_at_s, total=last.total)
-                self._current[last.campaign] = (asked, now)
+            since, current = self._current.get(last.campaign, (now, None))
+            if current is not None and current.mechanism == last.mechanism and since < now:
+                current = replace(current, closed_at_s=last.closed_at_s, total=last.total)
+                self._current[last.campaign] = (now, current)
         return newest
 
     def is_over(self, current: RoundRecord | RoundTimes, settings: CampaignSettings) -> bool:
@@ -406,8 +406,8 @@ class Campaigns:
     def forget(self, campaign: str) -> None:
         """What is kept here of a campaign that was changed is read anew."""
         self.changes[campaign] += 1
-        for known in (self._current, self._states, self._over):
-            known.pop(campaign, None)
+        for cache in (self._current, self._states, self._over):
+            cache.pop(campaign, None)
 
     # -- inside ------------------------------------------------------------------------------------
 

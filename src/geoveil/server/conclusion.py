@@ -22,7 +22,7 @@ from geoveil.document.canonical import canonical_bytes
 from geoveil.document.wire import MechanismDocument, read_kept, tag_of
 from geoveil.errors import GeoveilError, number_of
 from geoveil.estimate.bars import ErrorBars
-from geoveil.server.maps_by_slot import by_slot, fitted_slots, kept_maps, short, told_slots
+from geoveil.server.maps_by_slot import by_slot, fitted_slots, packed_maps, short, slots_summary
 from geoveil.server.round_documents import AT_ONCE_PLACES, Documents, current_documents, record_of
 from geoveil.server.settings_of_campaign import CampaignSettings
 from geoveil.space import MATRIX_LIMIT, AnyGrid
@@ -76,8 +76,8 @@ class Work:
     @property
     def large(self) -> bool:
         """Whether it takes long: more cells than a matrix is made of, or many places on no grid."""
-        listed = [self.counts[each].size for each, kept in self.documents.items() if LISTED in kept]
-        most = max(listed, default=0)
+        listed = [number for number, document in self.documents.items() if LISTED in document]
+        most = max((self.counts[number].size for number in listed), default=0)
         return most > AT_ONCE_PLACES or (not listed and self.settings.grid.size > MATRIX_LIMIT)
 
 
@@ -92,8 +92,8 @@ class Conclusion:
     """The parts that the body does not have, by their names in :data:`PARTS`."""
     slots: bytes = b""
     """One map for each slot, where the campaign has slots."""
-    told: ClassVar[str] = "estimate-made"
-    """The event that it is."""
+    event: ClassVar[str] = "estimate-made"
+    """Its name in the log."""
 
 
 @one_blas_thread()
@@ -107,17 +107,17 @@ def conclude(work: Work, tell: Callable[[Conclusion], None] = lambda _: None) ->
     manipulation gain, one design; a few fits and alarms more where the alarm is raised.
     """
     settings, last = work.settings, work.last
-    kept = sorted(work.documents.items())
-    read = {number: read_kept(each, around=work.around) for number, each in kept}
-    spaces = {number: levels[0].area.to_dict() for number, levels in read.items()}
+    texts = sorted(work.documents.items())
+    every = {number: read_kept(text, around=work.around) for number, text in texts}
+    spaces = {number: levels[0].area.to_dict() for number, levels in every.items()}
     # before its first report, a campaign may get other cells: those of the newest round are meant
-    documents = {number: read[number] for number in read if spaces[number] == spaces[max(spaces)]}
+    documents = {number: every[number] for number in every if spaces[number] == spaces[max(spaces)]}
     rounds = [round_of(number, levels, work.counts[number]) for number, levels in documents.items()]
     if work.before is not None:
         _remember(rounds, *work.before)
-    for done in rounds:
-        if work.seed is not None and done.number == work.seed[0]:
-            done.seed = round_of(done.number, documents[done.number], work.seed[1]).tallies
+    for round_ in rounds:
+        if work.seed is not None and round_.number == work.seed[0]:
+            round_.seed = round_of(round_.number, documents[round_.number], work.seed[1]).tallies
     space = rounds[-1].mechanisms[0].space if rounds else settings.grid
     campaign = Campaign.from_rounds(
         space, rounds, rule=settings.rule, minimum_reports=settings.minimum_reports
@@ -139,8 +139,8 @@ def conclude(work: Work, tell: Callable[[Conclusion], None] = lambda _: None) ->
         if part is not None:
             parts |= part(closing)
         else:
-            told, maps = _slots(work, documents, closing)
-            parts |= told
+            slots, maps = _slots(work, documents, closing)
+            parts |= slots
     body = _body(work, documents, closing, parts, ())
     return Conclusion(body, closing.reports, following, slots=maps)
 
@@ -148,21 +148,21 @@ def conclude(work: Work, tell: Callable[[Conclusion], None] = lambda _: None) ->
 def round_of(number: int, levels: Sequence[MechanismDocument], counts: IntArray) -> Round:
     """A round from its documents and its counts, whose slots are added up."""
     by_level = counts.reshape(len(levels), -1, levels[0].law.centres.size).sum(axis=1)
-    pairs = zip(levels, by_level, strict=True)
-    return Round(number, tuple(Tally(level.mechanism, each) for level, each in pairs))
+    tallies = (Tally(level.mechanism, of) for level, of in zip(levels, by_level, strict=True))
+    return Round(number, tuple(tallies))
 
 
 def _remember(rounds: Iterable[Round], number: int, body: bytes) -> None:
-    """What was believed before, where fakes were found, which rounds agreed and what choices meant."""
+    """Give a round what its own estimate said: shares, fakes, which rounds agreed, what choices meant."""
     estimate = read_body(body)
     fakes = estimate.get("alarm", {}).get("fakes", {}).get("found", ())
-    for done in rounds:
-        if done.number == number:
-            done.distribution = np.array(estimate["distribution"])
-            done.fakes = tuple(found_fakes(found) for found in fakes)
-            done.dependent = bool(estimate.get("choices", {}).get("dependent"))
+    for round_ in rounds:
+        if round_.number == number:
+            round_.distribution = np.array(estimate["distribution"])
+            round_.fakes = tuple(map(found_fakes, fakes))
+            round_.dependent = bool(estimate.get("choices", {}).get("dependent"))
             if "drift" in estimate:
-                done.standing = Standing.from_dict(estimate["drift"])
+                round_.standing = Standing.from_dict(estimate["drift"])
 
 
 # --- The body of an estimate
@@ -179,7 +179,7 @@ def _body(
     estimate = closing.estimate
     return canonical_bytes(
         {
-            **about(work, documents, {done.number: done.total for done in closing.rounds}),
+            **about(work, documents, {round_.number: round_.total for round_ in closing.rounds}),
             "space": _space(documents[work.round][0]),
             "reports": closing.reports,
             "distribution": estimate.distribution.tolist(),
@@ -210,7 +210,7 @@ def about(
         "closed_at": work.closed_at_s,
         "epsilon_per_km": promises[-1],
         **({"promises_per_km": promises} if len(promises) > 1 else {}),
-        "slack_nats": max(each.promise.slack for number in totals for each in documents[number]),
+        "slack_nats": max(level.promise.slack for number in totals for level in documents[number]),
         "rounds": [
             {"round": number, "mechanism": tag_of(documents[number]), "reports": total}
             for number, total in totals.items()
@@ -229,12 +229,12 @@ def _choices(closing: Closing) -> dict[str, Any]:
     choices = closing.choices
     if choices is None:
         return {}
-    told = {each.promise_per_km: each for each in choices.told}
+    public = {level.promise_per_km: level for level in choices.told}
     levels = [
         {
             "epsilon_per_km": promise,
-            "reports": told[promise].reports if promise in told else None,
-            "bits_per_report": told[promise].bits_per_report if promise in told else None,
+            "reports": public[promise].reports if promise in public else None,
+            "bits_per_report": public[promise].bits_per_report if promise in public else None,
         }
         for promise, *_ in choices.levels
     ]
@@ -257,7 +257,7 @@ def _error_bars(closing: Closing) -> dict[str, Any]:
     interval = {"level": LEVEL, "low": low.tolist(), "high": high.tolist(), "method": bars.method}
     return {
         "standard_error": errors,
-        "interval": {**interval, "rounds": [done.number for done in rounds]},
+        "interval": {**interval, "rounds": [round_.number for round_ in rounds]},
         "blocks": blocks,
     }
 
@@ -300,11 +300,11 @@ def _alarm(closing: Closing) -> dict[str, Any]:
             "most": most,
             "left_out": int(inspected.fakes.sum()),
             "named": list(inspected.named),
-            "found": [list(found) for found in closing.fakes],
-            "possible": [list(found) for found in closing.possible_fakes],
+            "found": list(map(list, closing.fakes)),
+            "possible": list(map(list, closing.possible_fakes)),
         },
         "still_raised": inspected.alarms[-1].raised,
-        "rounds": [done.number for done in closing.alarm_rounds],
+        "rounds": [round_.number for round_ in closing.alarm_rounds],
         "summary": (closing.guard or alarm).summary(),
     }
     return {"alarm": described}
@@ -318,13 +318,13 @@ def _slots(
     assert slots is not None
     tallies = by_slot(closing, work.counts, len(slots.names))
     maps = fitted_slots(closing, tallies, work.settings.minimum_reports)
-    told = told_slots(slots, maps, work.settings.minimum_reports, closing)
+    summary = slots_summary(slots, maps, work.settings.minimum_reports, closing)
     about = {
         "campaign": work.campaign,
         "round": work.round,
         "space": _space(documents[work.round][0]),
     }
-    return {"slots": told}, kept_maps(about, told, maps, LEVEL)
+    return {"slots": summary}, packed_maps(about, summary, maps, LEVEL)
 
 
 def _gain(closing: Closing) -> dict[str, Any]:
@@ -334,7 +334,7 @@ def _gain(closing: Closing) -> dict[str, Any]:
         **{name: getattr(gain, name) for name in ("gain", "median", "target", "fake", "share")},
         "fakes_tried": gain.tried.size,
         "fakes_possible": gain.gains.size,
-        "rounds": [done.number for done in rounds],
+        "rounds": [round_.number for round_ in rounds],
         "summary": gain.summary(),
     }
     return {"manipulation_gain": described}
@@ -359,7 +359,7 @@ def read_body(body: bytes) -> dict[str, Any]:
 # --- A campaign as everybody may know it
 
 
-class Told(msgspec.Struct):
+class LatestParts(msgspec.Struct):
     """What the state of a campaign says of its latest estimate; the maps in its body are passed over."""
 
     alarm: Any = None
@@ -397,7 +397,7 @@ def described(
             state = "finished"
     if record.state != "running":
         state = record.state
-    told = Told() if latest is None else msgspec.json.decode(latest.body, type=Told)
+    parts = LatestParts() if latest is None else msgspec.json.decode(latest.body, type=LatestParts)
     return {
         "id": record.id,
         "name": record.name,
@@ -416,5 +416,5 @@ def described(
         "rounds_closed": progress.closed,
         "estimate": latest
         and {"round": latest.round, "reports": latest.reports, "made_at": latest.made_at_s},
-        **msgspec.structs.asdict(told),
+        **msgspec.structs.asdict(parts),
     }

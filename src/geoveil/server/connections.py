@@ -152,13 +152,13 @@ class Protocol(HttpToolsProtocol):
             method = self.parser.get_method()
             if method == b"CONNECT":
                 raise httptools.HttpParserError("no tunnels") from None
-            kept = [b"%b: %b" % each for each in self.headers if each[0] not in _OF_UPGRADE]
+            lines = [b"%b: %b" % pair for pair in self.headers if pair[0] not in _OF_UPGRADE]
             if any(name == b"connection" and b"close" in value for name, value in self.headers):
-                kept.append(b"connection: close")
+                lines.append(b"connection: close")
             line = b"%b %b HTTP/%b" % (method, self.url, self.parser.get_http_version().encode())
             self.parser = httptools.HttpRequestParser(self)
             self.parser.set_dangerous_leniencies(lenient_data_after_close=True)  # as uvicorn does
-            self._feed(b"\r\n".join([line, *kept, b"", b""]))
+            self._feed(b"\r\n".join([line, *lines, b"", b""]))
             self._feed(data[upgrade.args[0] :])
 
     def on_message_begin(self) -> None:

@@ -60,19 +60,19 @@ async def rounds(service: Service, request: Request) -> Response:
     campaign = service.campaign_id(request.path_params["campaign"])
     settings = await service.blocking(service.campaigns.settings, campaign)
     every = await service.blocking(service.store.round_times, campaign)
-    made = await service.blocking(service.store.estimated_rounds, campaign)
+    estimated = await service.blocking(service.store.estimated_rounds, campaign)
     failed = await service.blocking(service.store.given_up, campaign)
     rows = [
         api.RoundOf(
-            each.number,
-            each.mechanism,
-            each.opened_at_s,
-            each.closed_at_s,
-            each.total,
-            each.number in made,
-            each.number in failed,
+            round_.number,
+            round_.mechanism,
+            round_.opened_at_s,
+            round_.closed_at_s,
+            round_.total,
+            round_.number in estimated,
+            round_.number in failed,
         )
-        for each in every
+        for round_ in every
     ]
     return answer(api.Rounds(settings.minimum_reports, rows))
 
@@ -89,7 +89,7 @@ async def counts(service: Service, request: Request) -> Response:
     evidence = await service.blocking(
         evidence_of, service.campaigns, campaign, asked_round(request)
     )
-    return answer(await service.working(evidence.told_counts))  # reads the documents of all rounds
+    return answer(await service.working(evidence.shown_counts))  # reads the documents of all rounds
 
 
 @operators(
@@ -104,8 +104,8 @@ async def regions(service: Service, request: Request) -> Response:
     campaign = service.campaign_id(request.path_params["campaign"])
     body = await service.body(request.scope, request.receive, limit_bytes=BACKDROP_BYTES)
     number = asked_round(request)
-    given = await service.working(read_regions, body)
-    return answer(await _shares(service, campaign, number, given, REGIONS_S))
+    outlines = await service.working(read_regions, body)
+    return answer(await _shares(service, campaign, number, outlines, REGIONS_S))
 
 
 @everybody(
@@ -123,10 +123,10 @@ async def region_of_map(service: Service, request: Request) -> Response:
             "overloaded", "somebody else's region is worked out now; try again in a moment"
         )
     async with service.reader_asks:
-        given = await service.working(read_regions, body)  # which may take a second by itself
-        if len(given) != 1:
+        outlines = await service.working(read_regions, body)  # which may take a second by itself
+        if len(outlines) != 1:
             raise Problem("invalid-geojson", "it must be one region")
-        return answer(await _shares(service, campaign, None, given, READER_S))
+        return answer(await _shares(service, campaign, None, outlines, READER_S))
 
 
 @everybody(
@@ -137,20 +137,20 @@ async def region_of_map(service: Service, request: Request) -> Response:
 async def districts_of_map(service: Service, request: Request) -> Response:
     """Share and interval of every district of a published map."""
     campaign, state = await _published(service, request)
-    kept = await service.blocking(service.store.backdrop, campaign)
-    made = tuple((state["estimate"] or {}).values())
-    key = (campaign, made, await service.working(_hash, kept or b""))
+    backdrop = await service.blocking(service.store.backdrop, campaign)
+    estimate = tuple((state["estimate"] or {}).values())
+    key = (campaign, estimate, await service.working(_hash, backdrop or b""))
     async with service.reader_asks:
-        if kept is not None and key not in service.district_answers:
-            given = await service.working(districts_of, kept)
-            found = await _shares(service, campaign, None, given, READER_S) if given else None
+        if backdrop is not None and key not in service.district_answers:
+            areas = await service.working(districts_of, backdrop)
+            shares = await _shares(service, campaign, None, areas, READER_S) if areas else None
             if len(service.district_answers) >= _MOST_ANSWERS:
                 service.district_answers.clear()
-            service.district_answers[key] = found
-        told = service.district_answers.get(key)
-    if told is None:
+            service.district_answers[key] = shares
+        districts = service.district_answers.get(key)
+    if districts is None:
         raise Problem("not-offered", "the operator drew no districts")
-    return answer(told)
+    return answer(districts)
 
 
 async def _published(service: Service, request: Request) -> tuple[str, dict[str, Any]]:
@@ -163,18 +163,18 @@ async def _published(service: Service, request: Request) -> tuple[str, dict[str,
 
 
 async def _shares(
-    service: Service, campaign: str, number: int | None, given: list[Outline], limit_s: float
+    service: Service, campaign: str, number: int | None, outlines: list[Outline], limit_s: float
 ) -> api.Regions:
     evidence = await service.blocking(evidence_of, service.campaigns, campaign, number)
     ask = service.calculator.answer
     try:
-        found = await service.working(ask, limit_s, regions_of, evidence, given)
+        outcome = await service.working(ask, limit_s, regions_of, evidence, outlines)
     except CalculationFailed as error:
         service.log.fault("regions failed", error)
         raise Problem("not-offered", "the interval of a region could not be worked out") from None
-    if isinstance(found, Problem):
-        raise found
-    return found
+    if isinstance(outcome, Problem):
+        raise outcome
+    return outcome
 
 
 # --- What an estimate was made from, and regions of it, in a process apart: small and plain
@@ -209,8 +209,8 @@ class Evidence:
                 outside += int(counts[cells:].sum())
         return on_map, outside
 
-    def told_counts(self) -> api.NoisyCounts:
-        """The same as operators are told."""
+    def shown_counts(self) -> api.NoisyCounts:
+        """The same as the body of an answer."""
         estimate = read_body(self.body)
         by_cell, outside = self.noisy_counts(estimate)
         return api.NoisyCounts(estimate["round"], sorted(self.counts), by_cell.tolist(), outside)
@@ -229,19 +229,19 @@ def evidence_of(campaigns: Campaigns, campaign: str, number: int | None = None) 
     if campaigns.settings(campaign).trips:
         raise Problem("not-offered", "a campaign of trips has flows, and no counts of places")
     body = read_body(record.body)
-    told = {each["round"]: each["reports"] for each in body["rounds"]}
-    used = {*told, *body.get("drift", {}).get("waiting", ())}  # error bars hold what those say
+    reports = {entry["round"]: entry["reports"] for entry in body["rounds"]}
+    used = {*reports, *body.get("drift", {}).get("waiting", ())}  # error bars hold what those say
     counts = campaigns.store.closing_counts(campaign, record.round)
     since = min(used, default=0)
-    rounds = [each for each in campaigns.store.rounds(campaign, since) if each.number in used]
-    old = [each.number for each in rounds if VERSION_1 in each.document]
-    if any(counts[number].sum() != told[number] for number in old):
+    rounds = [round_ for round_ in campaigns.store.rounds(campaign, since) if round_.number in used]
+    old = [round_.number for round_ in rounds if VERSION_1 in round_.document]
+    if any(counts[number].sum() != reports[number] for number in old):
         raise Problem(
             "not-offered", "the first programs did not keep what this estimate was made from"
         )
-    documents = {each.number: each.document for each in rounds}
-    around = any(each.around for each in rounds)
-    return Evidence(record.body, documents, {each: counts[each] for each in documents}, around)
+    documents = {round_.number: round_.document for round_ in rounds}
+    counts = {number: counts[number] for number in documents}
+    return Evidence(record.body, documents, counts, any(round_.around for round_ in rounds))
 
 
 class RegionAnswer(NamedTuple):
@@ -253,7 +253,7 @@ class RegionAnswer(NamedTuple):
 
 
 def regions_of(
-    send: Callable[[Any], None], evidence: Evidence, given: list[Outline]
+    send: Callable[[Any], None], evidence: Evidence, outlines: list[Outline]
 ) -> api.Regions | Problem:
     """What is known about regions, or why that cannot be said.
 
@@ -261,18 +261,18 @@ def regions_of(
     """
     estimate = read_body(evidence.body)
     try:
-        members = members_of(space_from_dict(estimate["space"]), given)
+        members = members_of(space_from_dict(estimate["space"]), outlines)
     except GeoveilError as problem:
         return Problem("invalid-geojson", str(problem))
-    found = shares_of(send, evidence, members)
-    if isinstance(found, str):
-        return Problem("not-offered", found)
+    shares = shares_of(send, evidence, members)
+    if isinstance(shares, str):
+        return Problem("not-offered", shares)
     rows = []
-    for each, parts, numbers in zip(given, members, found.rows, strict=True):
+    for outline, parts, numbers in zip(outlines, members, shares.rows, strict=True):
         share, low, high, cut = numbers
         cells, area_cells = int((parts > 0.0).sum()), float(parts.sum())
-        rows.append(api.RegionShare(each.name, cells, share, low, high, cut, area_cells))
-    return api.Regions(estimate["round"], LEVEL, rows, found.left_out, found.counted_twice)
+        rows.append(api.RegionShare(outline.name, cells, share, low, high, cut, area_cells))
+    return api.Regions(estimate["round"], LEVEL, rows, shares.left_out, shares.counted_twice)
 
 
 def shares_of(
@@ -285,22 +285,22 @@ def shares_of(
     """
     few = len(members) <= FEW_REGIONS and members.shape[1] > MATRIX_LIMIT
     try:
-        bars = _made(evidence, members) if few else _bars(evidence)
+        bars = _new_bars(evidence, members) if few else _bars(evidence)
     except NotAnswered as reason:
         return str(reason)
-    found = RegionShares([""] * len(members), members, bars.distribution, bars)
-    columns = (found.share, *found.interval(LEVEL), found.in_cut_cells)
-    rows = [tuple(map(float, each)) for each in zip(*columns, strict=True)]
-    return RegionAnswer(rows, found.left_out, found.counted_twice)
+    shares = RegionShares([""] * len(members), members, bars.distribution, bars)
+    columns = (shares.share, *shares.interval(LEVEL), shares.in_cut_cells)
+    rows = [tuple(map(float, row)) for row in zip(*columns, strict=True)]
+    return RegionAnswer(rows, shares.left_out, shares.counted_twice)
 
 
 @lru_cache(2)
 def _bars(evidence: Evidence) -> ErrorBars:
     """The error bars that the estimate was published with."""
-    return _made(evidence, None)
+    return _new_bars(evidence, None)
 
 
-def _made(evidence: Evidence, about: FloatArray | None) -> ErrorBars:
+def _new_bars(evidence: Evidence, about: FloatArray | None) -> ErrorBars:
     """Error bars of all cells, or about some regions alone."""
     estimate = read_body(evidence.body)
     closing = recalled(estimate, evidence)
@@ -311,7 +311,7 @@ def _made(evidence: Evidence, about: FloatArray | None) -> ErrorBars:
 
 def recalled(estimate: Mapping[str, Any], evidence: Evidence) -> Closing:
     """The close of a round as it was, without estimating again."""
-    used = tuple(evidence.round(each["round"]) for each in estimate["rounds"])
+    used = tuple(evidence.round(entry["round"]) for entry in estimate["rounds"])
     waiting = tuple(map(evidence.round, estimate.get("drift", {}).get("waiting", ())))
     shares: FloatArray = np.array(estimate["distribution"])
     fakes = estimate.get("alarm", {}).get("fakes", {})
@@ -323,7 +323,7 @@ def recalled(estimate: Mapping[str, Any], evidence: Evidence) -> Closing:
         shares,
         steps=estimate["steps"],
         stopped=estimate["stopped"],
-        fakes=[found_fakes(each) for each in possible],
+        fakes=list(map(found_fakes, possible)),
         named=tuple(fakes.get("named", ())),
         waiting=waiting,
         dependent=bool(estimate.get("choices", {}).get("dependent")),
@@ -348,9 +348,9 @@ async def put_area(service: Service, request: Request) -> Response:
     """City limits: the cells of the box outside of them do not exist. Or places in the place of cells."""
     campaign = await service.existing(request)
     body = await service.body(request.scope, request.receive, limit_bytes=BACKDROP_BYTES)
-    given = await service.working(read_area, body)
+    area = await service.working(read_area, body)
     with refusing():
-        await service.working(service.campaigns.draw, campaign, given)
+        await service.working(service.campaigns.draw, campaign, area)
     return Response(status_code=204, headers={"cache-control": "no-store"})
 
 
@@ -367,8 +367,8 @@ async def put_backdrop(service: Service, request: Request) -> Response:
     """What the pages draw behind the cells."""
     campaign = await service.existing(request)
     body = await service.body(request.scope, request.receive, limit_bytes=BACKDROP_BYTES)
-    kept = await service.working(backdrop_of, body)
-    await service.blocking(service.store.keep_backdrop, campaign, kept)
+    backdrop = await service.working(backdrop_of, body)
+    await service.blocking(service.store.keep_backdrop, campaign, backdrop)
     return Response(status_code=204, headers={"cache-control": "no-store"})
 
 
@@ -391,16 +391,16 @@ async def delete_backdrop(service: Service, request: Request) -> Response:
 async def backdrop(service: Service, request: Request) -> Response:
     """What is drawn behind the cells."""
     campaign = await service.existing(request)
-    kept = await service.blocking(service.store.backdrop, campaign)
-    if kept is None:
+    content = await service.blocking(service.store.backdrop, campaign)
+    if content is None:
         return Response(status_code=204, headers={"cache-control": "no-store"})
-    tag = await service.working(_hash, kept)
-    return tagged(request, kept, GEOJSON, cache="public, max-age=60", tag=tag)
+    tag = await service.working(_hash, content)
+    return tagged(request, content, GEOJSON, cache="public, max-age=60", tag=tag)
 
 
-def _hash(kept: bytes) -> str:
+def _hash(backdrop: bytes) -> str:
     """SHA-256 of a backdrop: a few milliseconds, in which others would wait."""
-    return hashlib.sha256(kept).hexdigest()
+    return hashlib.sha256(backdrop).hexdigest()
 
 
 # --- The pages: the dashboard, a published map, the certificate of a mechanism

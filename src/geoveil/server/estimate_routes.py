@@ -15,7 +15,7 @@ from geoveil.errors import MissingExtra
 from geoveil.server import openapi as api
 from geoveil.server.campaigns import LARGEST_ROUND
 from geoveil.server.handlers import HELD, OPEN_TO_PAGES, OPERATIONS, Sharing, everybody
-from geoveil.server.map_files import MadeOf, Slot, flow_file, looked_at, rendered
+from geoveil.server.map_files import MadeOf, Slot, flow_file, head_of, rendered
 from geoveil.server.openapi import Handler
 from geoveil.server.problem import JSON, VIEWS, Problem, holds, holds_any, preferred, takes_gzip
 from geoveil.store import EstimateRecord
@@ -49,7 +49,7 @@ def _in_all_forms(
 
     def enter(handler: Handler) -> Handler:
         line = (handler.__doc__ or "").removesuffix(".")
-        met = (*problems, "not-acceptable", "malformed-body")
+        common = (*problems, "not-acceptable", "malformed-body")
         for ending, how, more in (
             ("", ", by Accept", ()),
             (".{ending}", " as a file", ("not-found",)),
@@ -58,7 +58,7 @@ def _in_all_forms(
                 f"GET /api/campaigns/{{campaign}}/{path}{ending}",
                 {200: (meaning, contents), 304: HELD},
                 summary=line + how,
-                problems=met + more,
+                problems=common + more,
                 query=query,
             )(handler)
         return handler
@@ -68,24 +68,24 @@ def _in_all_forms(
 
 def asked_round(request: Request) -> int | None:
     """The round of ``?round=``; ``None`` for the latest."""
-    asked = request.query_params.get("round")
-    if asked is None:
+    number = request.query_params.get("round")
+    if number is None:
         return None
-    if not _NUMBER.fullmatch(asked):
+    if not _NUMBER.fullmatch(number):
         raise Problem("malformed-body", "round must be a whole number from 1")
-    return int(asked)
+    return int(number)
 
 
 def _asked_slot(request: Request) -> Slot:
     """The slot of ``?slot=``; ``None`` for the map of all reports."""
-    asked = request.query_params.get("slot")
-    if asked is None:
+    slot = request.query_params.get("slot")
+    if slot is None:
         return None
-    if asked == "all":
+    if slot == "all":
         return "all"
-    if not _SLOT.fullmatch(asked):
+    if not _SLOT.fullmatch(slot):
         raise Problem("malformed-body", "slot must be a whole number from 0, or all")
-    return int(asked)
+    return int(slot)
 
 
 def asked_ending(request: Request) -> str:
@@ -120,10 +120,10 @@ async def latest(service: Service, request: Request) -> Response:
 )
 async def of_round(service: Service, request: Request) -> Response:
     """The estimate of a round."""
-    asked = request.path_params["number"]
-    if not _NUMBER.fullmatch(asked):
+    number = request.path_params["number"]
+    if not _NUMBER.fullmatch(number):
         raise Problem("unknown-round", "rounds are numbered from 1")
-    return await _estimate(service, request, int(asked))
+    return await _estimate(service, request, int(number))
 
 
 async def _estimate(service: Service, request: Request, number: int | None) -> Response:
@@ -173,7 +173,7 @@ async def _exported(
         name = f"{campaign}-{called.format(record.round)}.{ending}"
         return MadeOf(name, record.round, made_of(record))
 
-    name, which, tag = await service.blocking(looked_at, read, number)
+    name, which, tag = await service.blocking(head_of, read, number)
     packed = takes_gzip(request)
     own = f"{tag}-gzip" if packed else tag
     sent = {
@@ -187,7 +187,7 @@ async def _exported(
     if holds(request, own):
         return Response(status_code=304, headers=sent)
     try:
-        file = await service.files.made(service, tag, render, read, which, text=ending == "json")
+        file = await service.files.file(service, tag, render, read, which, text=ending == "json")
     except MissingExtra as error:
         raise Problem("not-acceptable", str(error)) from None
     if holds_any(request):

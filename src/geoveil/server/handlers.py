@@ -109,14 +109,14 @@ async def listing(service: Service, request: Request) -> Response:
     finished = await service.blocking(service.campaigns.finished)
     rows = [
         api.Listed(
-            each.id,
-            each.name,
-            service.link(each.id),
-            each.created_at_s,
-            "finished" if each.state == "running" and each.id in finished else each.state,
-            each.published_at_s is not None,
+            record.id,
+            record.name,
+            service.link(record.id),
+            record.created_at_s,
+            "finished" if record.state == "running" and record.id in finished else record.state,
+            record.published_at_s is not None,
         )
-        for each in records
+        for record in records
     ]
     return answer(api.Campaigns(rows))
 
@@ -132,8 +132,8 @@ async def change(service: Service, request: Request) -> Response:
     campaign = service.campaign_id(request.path_params["campaign"])
     changes = decode(_CHANGES, await service.body(request.scope, request.receive))
     with refusing():
-        given = msgspec.structs.asdict(changes)
-        await service.blocking(service.campaigns.change, campaign, **given)
+        values = msgspec.structs.asdict(changes)
+        await service.blocking(service.campaigns.change, campaign, **values)
     values = await service.blocking(service.campaigns.state, campaign)
     return answer({**values, "link": service.link(campaign)})
 
@@ -284,8 +284,8 @@ async def events(service: Service, request: Request) -> Response:
 class Sharing(StreamingResponse):
     """A stream that has a share of something, given back however it ends."""
 
-    def __init__(self, give_back: Callable[[], None], *given: Any, **named: Any) -> None:
-        super().__init__(*given, **named)
+    def __init__(self, give_back: Callable[[], None], *arguments: Any, **keywords: Any) -> None:
+        super().__init__(*arguments, **keywords)
         self._give_back = give_back
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -296,11 +296,11 @@ class Sharing(StreamingResponse):
 
 
 async def _stream(service: Service, campaign: str, state: dict[str, Any]) -> AsyncIterator[bytes]:
-    told: dict[str, bytes] = {}
+    last_data: dict[str, bytes] = {}
     quiet_s = 0.0
     try:
         while True:
-            news = _news(state, told)
+            news = _news(state, last_data)
             quiet_s = 0.0 if news else quiet_s + _LOOK_S
             if quiet_s >= _HEARTBEAT_S:
                 news, quiet_s = b": still here\n\n", 0.0
@@ -315,13 +315,13 @@ async def _stream(service: Service, campaign: str, state: dict[str, Any]) -> Asy
         return
 
 
-def _news(state: dict[str, Any], told: dict[str, bytes]) -> bytes:
+def _news(state: dict[str, Any], last_data: dict[str, bytes]) -> bytes:
     """The events whose entries changed since they were last told."""
     lines = []
     for name, entries in _EVENTS.items():
         data = msgspec.json.encode({entry: state[entry] for entry in entries})
-        if told.get(name) != data:
-            told[name] = data
+        if last_data.get(name) != data:
+            last_data[name] = data
             lines.append(b"event: %b\ndata: %b\n\n" % (name.encode(), data))
     return b"".join(lines)
 

@@ -115,14 +115,14 @@ class Bridge(logging.Handler):
     def __init__(self, log: Log) -> None:
         super().__init__(logging.WARNING)
         self._log = log
-        self._told_s: dict[tuple[str, str, str], float] = {}
+        self._last_s: dict[tuple[str, str, str], float] = {}
 
     def emit(self, record: logging.LogRecord) -> None:
         level = "error" if record.levelno >= logging.ERROR else "warning"
         place = f"{Path(record.pathname).name}:{record.lineno}"
         said, now_s = (level, record.name, place), time.monotonic()
-        if now_s - self._told_s.get(said, -math.inf) >= _AGAIN_S:
-            self._told_s[said] = now_s
+        if now_s - self._last_s.get(said, -math.inf) >= _AGAIN_S:
+            self._last_s[said] = now_s
             self._log.event("library", level=level, library=record.name, where=place)
 
 
@@ -276,21 +276,21 @@ class SharedMetrics:
 
     def text(self) -> str:
         """The counts of all in the text format of Prometheus."""
-        told = self._own
+        metrics = self._own
         if self._place is not None:
             self.keep()
-            told = Metrics()
-            told.add(own := self._own.values())
+            metrics = Metrics()
+            metrics.add(own := self._own.values())
             gauges: Counter[str] = Counter(own["gauges"])
             for path in sorted(self._place.parent.glob("[0-9]*.json")):
                 for other in _read(path) if path != self._place else ():
-                    told.add(other)
+                    metrics.add(other)
                     gauges.update(other["gauges"])
-            told.gauges = {
+            metrics.gauges = {
                 name: (text, partial(gauges.__getitem__, name))
                 for name, (text, _) in self._own.gauges.items()
             }
-        return "\n".join([*told.lines(), ""])
+        return "\n".join([*metrics.lines(), ""])
 
 
 def _read(path: Path) -> Iterator[dict[str, Any]]:

@@ -53,17 +53,20 @@ class MadeOf(NamedTuple):
 
     name: str
     round: int
-    given: tuple[Any, ...]
+    arguments: tuple[Any, ...]
 
 
 Read = Callable[[int | None], MadeOf]
 """What the file of a round, or of the latest one, is made of."""
+Render = Callable[..., bytes]
+Packed = tuple[bytes, int]
+"""A file, packed, and how long it is unpacked."""
 
 
-def looked_at(read: Read, number: int | None) -> tuple[str, int, str]:
+def head_of(read: Read, number: int | None) -> tuple[str, int, str]:
     """Name, round and ETag of a file."""
-    found = read(number)
-    return found.name, found.round, _tag(found.name, *found.given)
+    source = read(number)
+    return source.name, source.round, _tag(source.name, *source.arguments)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,29 +88,28 @@ class _File:
             await asyncio.sleep(0)  # or a quick reader would keep all others waiting
 
 
-def _packed(render: Callable[..., bytes], read: Read, number: int, apart: Calculator) -> _File:
-    found = read(number)
-    ending, tag = found.name.rpartition(".")[2], _tag(found.name, *found.given)
-    size = sum(len(each) for each in found.given if isinstance(each, bytes))
+def _new_file(render: Render, read: Read, number: int, apart: Calculator) -> _File:
+    source = read(number)
+    ending, tag = source.name.rpartition(".")[2], _tag(source.name, *source.arguments)
+    size = sum(len(argument) for argument in source.arguments if isinstance(argument, bytes))
     if ending == "json" or size <= APART_BYTES:
-        return _File(tag, *_made(render, ending, found.given))
-    made = apart.answer(TABLE_S, _made_apart, render, ending, found.given)
-    if isinstance(made, Problem):
-        raise made
-    return _File(tag, *made)
+        return _File(tag, *_pack(render, ending, source.arguments))
+    outcome = apart.answer(TABLE_S, _pack_apart, render, ending, source.arguments)
+    if isinstance(outcome, Problem):
+        raise outcome
+    return _File(tag, *outcome)
 
 
-def _made(render: Callable[..., bytes], ending: str, given: tuple[Any, ...]) -> tuple[bytes, int]:
-    """A file, packed, and how long it is unpacked."""
-    content = render(ending, *given)
+def _pack(render: Render, ending: str, arguments: tuple[Any, ...]) -> Packed:
+    content = render(ending, *arguments)
     return zlib.compress(content, _EFFORT, _GZIP), len(content)
 
 
-def _made_apart(
-    send: Callable[[Any], None], render: Callable[..., bytes], ending: str, given: tuple[Any, ...]
-) -> tuple[bytes, int] | Problem:
+def _pack_apart(
+    send: Callable[[Any], None], render: Render, ending: str, arguments: tuple[Any, ...]
+) -> Packed | Problem:
     try:
-        return _made(render, ending, given)
+        return _pack(render, ending, arguments)
     except Problem as problem:
         return problem
     except MissingExtra as error:
@@ -125,22 +127,22 @@ class Files:
         self.apart = Calculator(lasting=False)
         self._tables = asyncio.Lock()
         self._texts = asyncio.Lock()
-        self._made: OrderedDict[str, _File] = OrderedDict()
+        self._files: OrderedDict[str, _File] = OrderedDict()
         self._readers: Counter[tuple[bytes | None, str, int]] = Counter()
         """By network, ETag and length of what they read: a file is in memory once for all of them."""
 
-    async def made(
+    async def file(
         self,
         service: Service,
         tag: str,
-        render: Callable[..., bytes],
+        render: Render,
         read: Read,
         number: int,
         *,
         text: bool,
     ) -> _File:
         """The file with this ETag; ``Overloaded`` where others have to wait for theirs too long."""
-        if tag not in self._made:
+        if tag not in self._files:
             turn = self._texts if text else self._tables
             try:
                 async with asyncio.timeout(FILE_S):
@@ -148,24 +150,24 @@ class Files:
             except TimeoutError:
                 raise Overloaded("other files are being made; try again later") from None
             try:
-                if tag not in self._made:
-                    made = await service.working(_packed, render, read, number, self.apart)
-                    return self._remember(made)
+                if tag not in self._files:
+                    file = await service.working(_new_file, render, read, number, self.apart)
+                    return self._remember(file)
             finally:
                 turn.release()
-        self._made.move_to_end(tag)
-        return self._made[tag]
+        self._files.move_to_end(tag)
+        return self._files[tag]
 
-    def _remember(self, made: _File) -> _File:
-        if len(made.packed) <= REMEMBERED_BYTES:
-            self._made[made.tag] = made
-            while sum(len(each.packed) for each in self._made.values()) > REMEMBERED_BYTES:
-                self._made.popitem(last=False)
-        return made
+    def _remember(self, file: _File) -> _File:
+        if len(file.packed) <= REMEMBERED_BYTES:
+            self._files[file.tag] = file
+            while sum(len(other.packed) for other in self._files.values()) > REMEMBERED_BYTES:
+                self._files.popitem(last=False)
+        return file
 
     def lend(self, network: bytes | None, tag: str, size: int) -> bool:
         """Count one more reader of a file; ``False`` where too much is being read, in all or by a network."""
-        mine = {each: number for each, number in self._readers.items() if each[0] == network}
+        mine = {loan: readers for loan, readers in self._readers.items() if loan[0] == network}
         if not _fits(self._readers, tag, size, MOST_UNREAD_BYTES) or not (
             network is None or not mine or _fits(mine, tag, size, MOST_UNREAD_BYTES_A_NETWORK)
         ):
@@ -188,11 +190,11 @@ def _fits(
     return sum(files.values()) + on_its_way <= most_bytes
 
 
-def _tag(name: str, *given: Any) -> str:
+def _tag(name: str, *arguments: Any) -> str:
     """The ETag of a file, from its name, what it is made of and the program that makes it."""
-    made_of = (name, __version__, *given)
-    parts = (each if isinstance(each, bytes) else str(each).encode() for each in made_of)
-    return hashlib.sha256(b"".join(hashlib.sha256(each).digest() for each in parts)).hexdigest()
+    made_of = (name, __version__, *arguments)
+    parts = (part if isinstance(part, bytes) else str(part).encode() for part in made_of)
+    return hashlib.sha256(b"".join(hashlib.sha256(part).digest() for part in parts)).hexdigest()
 
 
 # --- An estimate as a file, all of it or one slot: JSON as it is kept, other forms made from it
@@ -206,19 +208,19 @@ def rendered(ending: str, body: bytes, slots: bytes = b"", slot: Slot = None) ->
     if slot is None:
         return _written(ending, put_result, result_from_dict(estimate))
     text = _checked(estimate, slots)
-    kept = read_body(text)
+    by_slot = read_body(text)
     if slot == "all":
-        return text if ending == "json" else _written(ending, put_by_slot, *_together(kept))
-    one = _of_slot(estimate, kept["maps"], slot)
+        return text if ending == "json" else _written(ending, put_by_slot, *_together(by_slot))
+    one = _of_slot(estimate, by_slot["maps"], slot)
     if ending == "json":
         return canonical_bytes(one)
     return _written(ending, put_result, result_from_dict(one))
 
 
-def _written(ending: str, put: Callable[..., None], *given: Any) -> bytes:
+def _written(ending: str, put: Callable[..., None], *arguments: Any) -> bytes:
     """What a writer of tables puts into a file of this kind."""
     sink = BytesIO()
-    put(sink, Format(ending), *given)
+    put(sink, Format(ending), *arguments)
     return sink.getvalue()
 
 
@@ -247,35 +249,35 @@ def _of_slot(
     names, minimum = slots["names"], slots["minimum_reports"]
     if slot >= len(names):
         raise Problem("unknown-slot", f"slot ({slot}) must be from 0 to {len(names) - 1}")
-    kept = next((each for each in maps if each["slot"] == slot), None)
-    if kept is None:
+    entry = next((entry for entry in maps if entry["slot"] == slot), None)
+    if entry is None:
         few = f"has fewer than {number_of(minimum, 'report')} so far"
         raise Problem("no-estimate-yet", f"slot {slot} ({names[slot]}) {few}")
     one: dict[str, Any] = {name: estimate[name] for name in _OF_ALL if name in estimate}
-    one |= {name: kept[name] for name in ("reports", "distribution", "steps", "stopped")}
+    one |= {name: entry[name] for name in ("reports", "distribution", "steps", "stopped")}
     one["slot"] = {
-        "number": kept["slot"],
-        "name": kept["name"],
+        "number": entry["slot"],
+        "name": entry["name"],
         "zone": slots["zone"],
         "every": slots["every"],
     }
-    one["unfinished"] = [] if "low" in kept else ["error_bars"]
-    if "low" in kept:
-        one["standard_error"] = kept["standard_error"]
-        interval = {name: kept[name] for name in ("low", "high", "method")}
+    one["unfinished"] = [] if "low" in entry else ["error_bars"]
+    if "low" in entry:
+        one["standard_error"] = entry["standard_error"]
+        interval = {name: entry[name] for name in ("low", "high", "method")}
         one["interval"] = {"level": estimate["interval"]["level"], **interval}
     return one
 
 
-def _together(kept: Mapping[str, Any]) -> tuple[dict[str, Result], dict[str, Any]]:
+def _together(by_slot: Mapping[str, Any]) -> tuple[dict[str, Result], dict[str, Any]]:
     """All maps by the names of their slots, and what is said about them."""
-    space = space_from_dict(kept["space"])
+    space = space_from_dict(by_slot["space"])
     columns = ("distribution", "standard_error", "low", "high")
-    found = {
-        each["name"]: Result(space, *(_numbers(each[name]) for name in columns if name in each))
-        for each in kept["maps"]
+    results = {
+        entry["name"]: Result(space, *(_numbers(entry[name]) for name in columns if name in entry))
+        for entry in by_slot["maps"]
     }
-    return found, {name: kept[name] for name in ("campaign", "round", "slots", "interval_level")}
+    return results, {key: by_slot[key] for key in ("campaign", "round", "slots", "interval_level")}
 
 
 def _numbers(values: list[float | None]) -> Any:

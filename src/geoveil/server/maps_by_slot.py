@@ -46,14 +46,15 @@ class SlotMap(NamedTuple):
 
 def by_slot(closing: Closing, counts: Mapping[int, IntArray], slots: int) -> Sequence[OfSlot]:
     """The reports of each slot by level, in the rounds that an estimate is made from."""
-    found: list[list[list[Tally]]] = [[[] for _ in closing.rounds[0].tallies] for _ in range(slots)]
-    for done in closing.rounds:
-        by_level = counts[done.number].reshape(len(done.mechanisms), slots, -1)
-        for level, mechanism in enumerate(done.mechanisms):
+    levels = closing.rounds[0].tallies
+    tallies: list[list[list[Tally]]] = [[[] for _ in levels] for _ in range(slots)]
+    for round_ in closing.rounds:
+        by_level = counts[round_.number].reshape(len(round_.mechanisms), slots, -1)
+        for level, mechanism in enumerate(round_.mechanisms):
             for slot in range(slots):
                 if by_level[level, slot].any():
-                    found[slot][level].append(Tally(mechanism, by_level[level, slot]))
-    return found
+                    tallies[slot][level].append(Tally(mechanism, by_level[level, slot]))
+    return tallies
 
 
 def fitted_slots(closing: Closing, slots: Sequence[OfSlot], minimum: int) -> list[SlotMap]:
@@ -70,7 +71,7 @@ def fitted_slots(closing: Closing, slots: Sequence[OfSlot], minimum: int) -> lis
     if not enough:
         return []
     cells = closing.estimate.space.size
-    mechanisms = len({mechanism for done in closing.rounds for mechanism in done.mechanisms})
+    mechanisms = len({mechanism for round_ in closing.rounds for mechanism in round_.mechanisms})
     searched = max(1, MOST_SEARCHED // (cells * mechanisms))
     pooled = None if closing.depends else closing.estimate
     kinds: list[Mapping[int, Sequence[Tally]]] = [enough]
@@ -78,9 +79,9 @@ def fitted_slots(closing: Closing, slots: Sequence[OfSlot], minimum: int) -> lis
         levels = range(len(slots[0]))
         kinds = [{number: slots[number][level] for number in enough} for level in levels]
     parts = [
-        IterativeBayesianUpdate().fit_slots(each, pooled=pooled, searched=searched)
-        for each in kinds
-        if any(each.values())
+        IterativeBayesianUpdate().fit_slots(kind, pooled=pooled, searched=searched)
+        for kind in kinds
+        if any(kind.values())
     ]
     affordable = MOST_BARS // (len(enough) * cells**3)
     maps = []
@@ -108,11 +109,11 @@ def _bars(
 # --- As they are told and kept
 
 
-def told_slots(
+def slots_summary(
     slots: Slots, maps: Sequence[SlotMap], minimum: int, closing: Closing
 ) -> dict[str, Any]:
     """What an estimate says about its slots: names and boundaries, and the reports of those with a map."""
-    reports = {each.number: each.estimate.total for each in maps}
+    reports = {slot.number: slot.estimate.total for slot in maps}
     number, few = len(slots.names), len(slots.names) - len(maps)
     own = "has a map of its own" if len(maps) == 1 else "have a map of their own"
     words = f"{len(maps)} of {number_of(number, 'slot')} ({slots.zone}) {own}"
@@ -130,39 +131,39 @@ def told_slots(
     return {
         **slots.to_dict(),
         "minimum_reports": minimum,
-        "reports": [reports.get(each) for each in range(number)],
+        "reports": [reports.get(slot) for slot in range(number)],
         "summary": f"{words}.",
     }
 
 
-def kept_maps(
-    about: Mapping[str, Any], told: Mapping[str, Any], maps: Sequence[SlotMap], level: float
+def packed_maps(
+    about: Mapping[str, Any], summary: Mapping[str, Any], maps: Sequence[SlotMap], level: float
 ) -> bytes:
     """All maps in one text, deflated: they are kept for every round. Nothing where there is none."""
     if not maps:
         return b""
-    names = told["names"]
+    names = summary["names"]
     text = canonical_bytes(
         {
             "geoveil": VERSION,
             "kind": KIND,
             **about,
-            "slots": told,
+            "slots": summary,
             "interval_level": level,
-            "maps": [_kept(each, names[each.number], level) for each in maps],
+            "maps": [_entry(slot, names[slot.number], level) for slot in maps],
         }
     )
     return zlib.compress(text, 9)
 
 
-def read_maps(kept: bytes) -> bytes:
-    """The text that :func:`kept_maps` made; the first programs that made maps of slots kept it as it is."""
-    return kept if kept.startswith(b"{") else zlib.decompress(kept)
+def read_maps(packed: bytes) -> bytes:
+    """The text that :func:`packed_maps` packed; the first programs with slots stored it unpacked."""
+    return packed if packed.startswith(b"{") else zlib.decompress(packed)
 
 
-def _kept(slot: SlotMap, name: str, level: float) -> dict[str, Any]:
+def _entry(slot: SlotMap, name: str, level: float) -> dict[str, Any]:
     number, estimate, bars = slot
-    kept: dict[str, Any] = {
+    entry: dict[str, Any] = {
         "slot": number,
         "name": name,
         "reports": estimate.total,
@@ -172,15 +173,15 @@ def _kept(slot: SlotMap, name: str, level: float) -> dict[str, Any]:
     }
     if bars is not None:
         low, high = bars.interval(level)
-        kept |= {
+        entry |= {
             "standard_error": short(bars.standard_error(), _DIGITS),
             "low": short(low, _DIGITS),
             "high": short(high, _DIGITS),
             "method": bars.method,
         }
-    return kept
+    return entry
 
 
 def short(values: FloatArray, digits: int) -> list[float | None]:
     """So many digits: what is kept for every round is kept short. Nothing where the data say nothing."""
-    return [float(f"{each:.{digits}g}") if math.isfinite(each) else None for each in values.flat]
+    return [float(f"{value:.{digits}g}") if math.isfinite(value) else None for value in values.flat]

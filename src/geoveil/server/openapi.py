@@ -377,7 +377,7 @@ def document() -> dict[str, Any]:
     for operation in OPERATIONS:
         contents = [content for _, content in operation.answers.values()]
         shapes += [operation.body, *(shape for content in contents for shape in content.values())]
-    types = list(dict.fromkeys(each for shape in shapes for each in _alternatives(shape)))
+    types = list(dict.fromkeys(kind for shape in shapes for kind in _alternatives(shape)))
     schemas, components = msgspec.json.schema_components(types, ref_template=_REF)
     written = dict(zip(types, schemas, strict=True))
     paths: dict[str, dict[str, Any]] = {}
@@ -405,7 +405,7 @@ def _described(description: str, content: Content, written: dict[Any, Any]) -> d
     """An answer or a body: its words, and its schema by media type."""
     schemas = {}
     for kind, shape in content.items():
-        several = [written[each] for each in _alternatives(shape)]
+        several = [written[kind] for kind in _alternatives(shape)]
         one_of = several[0] if len(several) == 1 else {"oneOf": several}
         schemas[kind] = {"schema": shape if isinstance(shape, dict) else one_of}
     return {"description": description, **({"content": schemas} if schemas else {})}
@@ -420,8 +420,8 @@ def _page(operation: Operation, written: dict[Any, Any]) -> dict[str, Any]:
     for name in operation.every_problem:
         by_status.setdefault(PROBLEMS[name].status, []).append(f"`{BASE}{name}`")
     for status, names in sorted(by_status.items()):
-        told = f"Problem: {', '.join(dict.fromkeys(names))}."
-        answers[str(status)] = _described(told, {MEDIA_TYPE: ProblemBody}, written)
+        problems = f"Problem: {', '.join(dict.fromkeys(names))}."
+        answers[str(status)] = _described(problems, {MEDIA_TYPE: ProblemBody}, written)
     page: dict[str, Any] = {
         "operationId": "-".join([operation.method.lower(), *words]),
         "summary": operation.summary,
@@ -436,8 +436,8 @@ def _page(operation: Operation, written: dict[Any, Any]) -> dict[str, Any]:
             "schema": dict(schema),
             "description": description,
         }
-        for place, given in (("path", in_path), ("query", operation.query))
-        for name, (schema, description) in given.items()
+        for place, entries in (("path", in_path), ("query", operation.query))
+        for name, (schema, description) in entries.items()
     ]
     if parameters:
         page["parameters"] = parameters

@@ -177,8 +177,8 @@ def check_media_type(headers: Iterable[tuple[bytes, bytes]]) -> None:
     """
     for name, value in headers:
         if name == b"content-type":
-            given = value.split(b";", 1)[0].strip().lower().decode("latin-1")
-            if given not in _JSON_TYPES:
+            kind = value.split(b";", 1)[0].strip().lower().decode("latin-1")
+            if kind not in _JSON_TYPES:
                 raise Problem(
                     "unsupported-media-type", "send the body as application/json", headers=CLOSE
                 )
@@ -223,7 +223,7 @@ def preferred(accept: str, offered: Sequence[str]) -> str:
     def quality_of(kind: str) -> float:
         """By the most specific range that names the type."""
         ranges = (kind, kind.partition("/")[0] + "/*", "*/*")
-        return next((wishes[each] for each in ranges if each in wishes), 0.0)
+        return next((wishes[name] for name in ranges if name in wishes), 0.0)
 
     best = max(offered, key=quality_of)
     if quality_of(best) <= 0:
@@ -236,7 +236,7 @@ def _qualities(header: str) -> dict[str, float]:
     wishes: dict[str, float] = {}
     for part in header.split(","):
         name, *parameters = (piece.strip().lower() for piece in part.split(";"))
-        quality = next((each[2:] for each in parameters if each.startswith("q=")), "1")
+        quality = next((text[2:] for text in parameters if text.startswith("q=")), "1")
         try:
             wish = min(1.0, max(0.0, float(quality)))
         except ValueError:
@@ -248,8 +248,8 @@ def _qualities(header: str) -> dict[str, float]:
 
 def holds(request: Request, tag: str) -> bool:
     """Whether the client names this ETag among those it holds."""
-    named = request.headers.get("if-none-match", "").split(",")
-    return f'"{tag}"' in [each.strip().removeprefix("W/") for each in named]
+    tags = request.headers.get("if-none-match", "").split(",")
+    return f'"{tag}"' in [other.strip().removeprefix("W/") for other in tags]
 
 
 def holds_any(request: Request) -> bool:

@@ -53,8 +53,8 @@ def first_documents(
         if isinstance(space, Points):
             space = on_one_lattice(space, rule.promises)
         if space is None:
-            asked = settings.box, settings.cell_km, rule.promises, rule.camouflage
-            begun = _begun_in_box(*asked, rule.most_leverage)
+            design = settings.cell_km, rule.promises, rule.camouflage, rule.most_leverage
+            begun = _begun_in_box(settings.box, *design)
         else:
             begun = Campaign(space, rule=rule)
         first = current_documents(begun, settings, campaign, now_s)
@@ -122,13 +122,13 @@ def renewed(
 
 
 def renewed_documents(
-    kept: bytes, settings: CampaignSettings, now_s: int, number: int
+    documents: bytes, settings: CampaignSettings, now_s: int, number: int
 ) -> Documents:
     """The documents of a round as they are kept, for another round from now on."""
     since_s, until_s = _validity(settings, now_s)
     return tuple(
         replace(document, round=number, not_before_s=since_s, expires_s=until_s)
-        for document in read_kept(kept)
+        for document in read_kept(documents)
     )
 
 
@@ -168,8 +168,8 @@ def record_of(documents: Documents, settings: CampaignSettings, opened_at_s: int
 @lru_cache(256)
 def served(mechanism: str, document: bytes) -> bytes:
     """What a device is given: all levels in one body, or the only document with its id."""
-    kept = json.loads(document)
-    return document if kept["kind"] == "levels" else canonical_bytes({"id": mechanism, **kept})
+    values = json.loads(document)
+    return document if values["kind"] == "levels" else canonical_bytes({"id": mechanism, **values})
 
 
 # --- Prepared: of many cells, by the worker
@@ -179,7 +179,7 @@ def served(mechanism: str, document: bytes) -> bytes:
 class Preparing:
     """A preparation with all that its documents are made from; it can be sent to another process."""
 
-    wanted: PreparationRecord
+    record: PreparationRecord
     settings: CampaignSettings
     now_s: int
     large: ClassVar[bool] = True
@@ -196,19 +196,19 @@ class Prepared:
     """A preparation is whole or there is none."""
 
     @property
-    def told(self) -> str:
-        """The event that it is."""
+    def event(self) -> str:
+        """Its name in the log."""
         return "preparation-refused" if self.opened is None else "campaign-prepared"
 
 
 @one_blas_thread()
 def prepare(work: Preparing) -> Prepared:
     """The documents of the round that a campaign waits for."""
-    wanted, settings = work.wanted, work.settings
-    space = space_from_dict(json.loads(wanted.space)) if wanted.space else None
+    record, settings = work.record, work.settings
+    space = space_from_dict(json.loads(record.space)) if record.space else None
     assert space is None or isinstance(space, Placed)
     try:
-        documents = first_documents(settings, wanted.campaign, work.now_s, space, wanted.round)
+        documents = first_documents(settings, record.campaign, work.now_s, space, record.round)
     except InvalidInput as problem:
         return Prepared(None, str(problem))
     return Prepared(record_of(documents, settings, work.now_s))
@@ -223,34 +223,34 @@ def at_once(space: Placed, promises: int = 1) -> bool:
     return space.size <= AT_ONCE_CELLS
 
 
-def wanted(campaign: str, number: int, space: Placed) -> PreparationRecord:
+def preparation_of(campaign: str, number: int, space: Placed) -> PreparationRecord:
     """A round over the cells that an operator drew, as it is kept until it is prepared."""
     return PreparationRecord(campaign, number, canonical_bytes(space.to_dict()))
 
 
-def lacks_area(wanted: PreparationRecord, settings: CampaignSettings) -> bool:
+def lacks_area(preparation: PreparationRecord, settings: CampaignSettings) -> bool:
     """Whether there are more cells than a mechanism is made for until an operator draws city limits."""
-    return not wanted.space and settings.needs_area
+    return not preparation.space and settings.needs_area
 
 
 def described_preparation(
-    wanted: PreparationRecord | None, settings: CampaignSettings, *, ended: bool
+    preparation: PreparationRecord | None, settings: CampaignSettings, *, ended: bool
 ) -> dict[str, Any] | None:
     """What everybody may know: that a round is being prepared, what it waits for, or why it cannot be.
 
     Of a campaign that its operator ended meanwhile there is nothing to say.
     """
-    if wanted is None or (ended and not wanted.problem):
+    if preparation is None or (ended and not preparation.problem):
         return None
-    lacks = lacks_area(wanted, settings)
-    return {"round": wanted.round, "problem": wanted.problem or None, "needs_area": lacks}
+    lacks = lacks_area(preparation, settings)
+    return {"round": preparation.round, "problem": preparation.problem or None, "needs_area": lacks}
 
 
-def check_prepared(wanted: PreparationRecord | None, settings: CampaignSettings) -> None:
+def check_prepared(preparation: PreparationRecord | None, settings: CampaignSettings) -> None:
     """Raise ``campaign-preparing`` where a campaign waits for its mechanism."""
-    if wanted is None or wanted.problem:
+    if preparation is None or preparation.problem:
         return
-    if lacks_area(wanted, settings):
+    if lacks_area(preparation, settings):
         sentence = "this campaign waits for the city limits that its operator draws"
     else:
         sentence = "the mechanism of this campaign is being made, which takes a minute or more"

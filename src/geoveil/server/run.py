@@ -226,9 +226,9 @@ def _affordable(connections: int, log: Log) -> int:
     except ModuleNotFoundError:
         return connections
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = connections + _OTHER_FILES
-    if soft < wanted:
-        most = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+    needed = connections + _OTHER_FILES
+    if soft < needed:
+        most = needed if hard == resource.RLIM_INFINITY else min(needed, hard)
         with suppress(ValueError, OSError):
             resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
         soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
@@ -263,8 +263,8 @@ class Server(uvicorn.Server):
         store = await asyncio.to_thread(open_store, self._settings.database)
         token = None
         if self._settings.processes == 1:  # one of several may be new when tokens were taken back
-            given = self._settings.operator_token
-            token = await asyncio.to_thread(Tokens(store).prepare, given)
+            own_token = self._settings.operator_token
+            token = await asyncio.to_thread(Tokens(store).prepare, own_token)
         started = _started(self._settings, store, token)
         seen_s = await asyncio.to_thread(store.time_kept)
         clock = await asyncio.to_thread(

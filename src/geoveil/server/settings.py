@@ -116,8 +116,8 @@ class Settings:
     log_level: str = _setting("info", f"What is logged: {', '.join(LOG_LEVELS)}.")
 
     def __post_init__(self) -> None:
-        for each in SETTINGS:
-            each.check(getattr(self, each.name))
+        for setting in SETTINGS:
+            setting.check(getattr(self, setting.name))
         if self.log_level not in LOG_LEVELS:
             raise InvalidInput(
                 f"log_level ({self.log_level}) must be one of {', '.join(LOG_LEVELS)}"
@@ -181,12 +181,12 @@ class Setting:
 
 
 SETTINGS: tuple[Setting, ...] = tuple(
-    Setting(each.name, get_type_hints(Settings)[each.name], each.default, **each.metadata)
-    for each in fields(Settings)
+    Setting(entry.name, get_type_hints(Settings)[entry.name], entry.default, **entry.metadata)
+    for entry in fields(Settings)
 )
 """Every setting, in the order of the documentation."""
 
-_BY_NAME = {each.name: each for each in SETTINGS}
+_BY_NAME = {setting.name: setting for setting in SETTINGS}
 
 
 def load(
@@ -252,21 +252,21 @@ class Tokens:
     def __init__(self, store: Store, *, clock: Callable[[], float] = time.time) -> None:
         self._store = store
         self._clock = clock
-        self._known: Mapping[bytes, float] = {}
+        self._admitted: Mapping[bytes, float] = {}
 
-    def prepare(self, given: str) -> str | None:
+    def prepare(self, own_token: str) -> str | None:
         """Keep the given token; without one, make a first token, returned so that it can be shown once.
 
         The token must be one that ``Settings`` takes: :meth:`check` never sees any other.
         """
-        if not given and self._store.has_tokens():
+        if not own_token and self._store.has_tokens():
             return None
-        token = given or secrets.token_urlsafe(24)
-        label = "given at start" if given else "made at start"
+        token = own_token or secrets.token_urlsafe(24)
+        label = "given at start" if own_token else "made at start"
         digest = hashlib.sha256(token.encode()).digest()
         if not self._store.token_known(digest):
             self._store.add_token(digest, label=label, at_s=int(self._clock()))
-        return None if given else token
+        return None if own_token else token
 
     def check(self, authorization: str | None) -> None:
         """Raise the problem ``unauthorised`` unless the header holds the token of an operator.
@@ -274,18 +274,18 @@ class Tokens:
         Digests are compared, in constant time where they are known already; the store sees a digest
         only, so the time its search takes says nothing about a token.
         """
-        scheme, _, given = (authorization or "").partition(" ")
-        token = given.strip()
+        scheme, _, rest = (authorization or "").partition(" ")
+        token = rest.strip()
         if scheme.lower() != "bearer" or not token or len(token) > LONGEST_TOKEN:
             raise Problem("unauthorised", "this call needs the header Authorization: Bearer TOKEN")
         digest = hashlib.sha256(token.encode("utf-8", "replace")).digest()
         now = self._clock()
-        for known, since in self._known.items():
-            if hmac.compare_digest(digest, known) and 0 <= now - since < KNOWN_S:
+        for admitted, since in self._admitted.items():
+            if hmac.compare_digest(digest, admitted) and 0 <= now - since < KNOWN_S:
                 return
         if not self._store.token_known(digest):
             raise Problem("unauthorised", "the token is not one of this service's operators")
-        self._known = {**self._known, digest: now}
+        self._admitted = {**self._admitted, digest: now}
 
     def take_back(self, first: str) -> TokenRecord:
         """End the token whose SHA-256 begins with these hexadecimal digits, in running services too.
@@ -295,11 +295,12 @@ class Tokens:
         begins = first.lower()
         if not _DIGITS.fullmatch(begins):
             raise InvalidInput("a token must be named by 4 to 64 hexadecimal digits of its SHA-256")
-        found = [each for each in self._store.tokens() if each.digest.hex().startswith(begins)]
-        if len(found) != 1:
+        tokens = self._store.tokens()
+        records = [token for token in tokens if token.digest.hex().startswith(begins)]
+        if len(records) != 1:
             raise InvalidInput(
                 "a token must be named by how its SHA-256 begins, and no other's; here "
-                f"{len(found) or 'none'} of {len(self._store.tokens())} begin so"
+                f"{len(records) or 'none'} of {len(tokens)} begin so"
             )
-        self._store.take_back_token(found[0].digest)
-        return found[0]
+        self._store.take_back_token(records[0].digest)
+        return records[0]

@@ -208,8 +208,8 @@ class CampaignSettings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, 
         if not isinstance(self.slots, OwnSlots):
             return Slots.of_hours(zone, weekdays=self.slots == "weekday-hour")
         own = self.slots
-        given = {"zone": zone, "every": own.every, "names": [*own.names], "starts": [*own.starts]}
-        return Slots.from_dict(given)
+        values = {"zone": zone, "every": own.every, "names": [*own.names], "starts": [*own.starts]}
+        return Slots.from_dict(values)
 
     def ends_with(self, concluded: int) -> bool:
         """Whether the campaign ends with the round that is the n-th with enough reports."""
@@ -347,11 +347,11 @@ class CampaignSettings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, 
         if promises is None:
             return
         low, high = _bounds()["epsilon_per_km"]
-        sound = all(math.isfinite(each) and low <= each <= high for each in promises)
+        sound = all(math.isfinite(promise) and low <= promise <= high for promise in promises)
         if not sound or not 2 <= len(set(promises)) == len(promises) <= MOST_LEVELS:
             raise InvalidSetting(
                 "promises_per_km",
-                f"promises_per_km ({', '.join(f'{each:.6g}' for each in promises[:9])}) must be 2 to "
+                f"promises_per_km ({', '.join(f'{promise:.6g}' for promise in promises[:9])}) must be 2 to "
                 f"{MOST_LEVELS} different numbers between {low:.6g} and {high:.6g}",
             )
 

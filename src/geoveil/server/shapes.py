@@ -159,8 +159,9 @@ def backdrop_of(body: bytes) -> bytes:
 
 def districts_of(backdrop: bytes) -> list[Outline]:
     """The districts of a backdrop that was kept."""
-    kept = [each for each in read_shapes(backdrop) if each.properties.get("kind") == DISTRICT]
-    return [_region(shape, number) for number, shape in enumerate(kept, start=1)]
+    shapes = read_shapes(backdrop)
+    districts = [shape for shape in shapes if shape.properties.get("kind") == DISTRICT]
+    return [_region(shape, number) for number, shape in enumerate(districts, start=1)]
 
 
 def _region(shape: Shape, number: int) -> Outline:
@@ -172,7 +173,7 @@ def _region(shape: Shape, number: int) -> Outline:
         raise _invalid(f"the name of a region must have up to {_NAME_LENGTH} printable characters")
     several = [shape.coordinates] if shape.type == "Polygon" else shape.coordinates
     try:
-        return Outline(name, tuple(checked_polygon(each, name) for each in several))
+        return Outline(name, tuple(checked_polygon(rings, name) for rings in several))
     except GeoveilError as problem:
         raise _invalid(str(problem)) from None
 
@@ -194,11 +195,11 @@ def read_area(body: bytes) -> Drawn:
     Points are places, in their order. Where each says its ``area_km2`` they are the middles of cells, such as
     hexagons. Nothing else that is said of them is read.
     """
-    found = _geometries(body)
-    points = [each for each in found if each[0].get("type") in _POINTS]
+    geometries = _geometries(body)
+    points = [geometry for geometry in geometries if geometry[0].get("type") in _POINTS]
     if not points:
         return read_regions(body)
-    if len(points) < len(found):
+    if len(points) < len(geometries):
         raise _invalid("it must hold points only, or areas only: places, or city limits")
     return _places(points)
 
@@ -248,15 +249,15 @@ def _cell_km(areas: list[Any]) -> float | None:
     return math.sqrt(math.fsum(areas) / len(areas))
 
 
-def space_of(settings: CampaignSettings, drawn: Drawn) -> MaskedGrid | Points:
+def space_of(settings: CampaignSettings, area: Drawn) -> MaskedGrid | Points:
     """The cells of a campaign whose operator drew this; ``InvalidInput`` where it cannot have them."""
-    space = space_within(settings, drawn)
+    space = space_within(settings, area)
     if isinstance(space, Points):
         on_one_lattice(space, settings.rule.promises)  # raises where they suit no mechanism
     return space
 
 
-def space_within(settings: CampaignSettings, drawn: Drawn) -> MaskedGrid | Points:
+def space_within(settings: CampaignSettings, area: Drawn) -> MaskedGrid | Points:
     """The same where nothing is promised yet: only the box matters, and what reports tell apart."""
     if settings.trips:
         raise InvalidSetting(
@@ -264,10 +265,10 @@ def space_within(settings: CampaignSettings, drawn: Drawn) -> MaskedGrid | Point
             "trips must be between all cells of a box: flows are told by blocks of its rows and columns; "
             "leave the area as it is, or make a campaign without trips",
         )
-    if not isinstance(drawn, Points):
-        return checked_area(MaskedGrid.covered(settings.grid, drawn))
-    settings.check_counts(drawn.size, "places")
-    lat, lng = drawn.centres_latlng()
+    if not isinstance(area, Points):
+        return checked_area(MaskedGrid.covered(settings.grid, area))
+    settings.check_counts(area.size, "places")
+    lat, lng = area.centres_latlng()
     box = Box.from_list(settings.box)
     up = (lat >= box.south - _EDGE_DEGREES) & (lat <= box.north + _EDGE_DEGREES)
     east = np.remainder(lng - box.west + _EDGE_DEGREES, 360.0)
@@ -276,7 +277,7 @@ def space_within(settings: CampaignSettings, drawn: Drawn) -> MaskedGrid | Point
         raise InvalidInput(
             f"places must lie in the box of the campaign; that at position {outside[0]} does not"
         )
-    return drawn
+    return area
 
 
 def checked_area(space: MaskedGrid) -> MaskedGrid:

@@ -34,7 +34,7 @@ def conclude_trips(work: Work, tell: Callable[[Conclusion], None]) -> Conclusion
     trips are not used. Cost: one fit of flows, and as many again as there are replicates.
     """
     settings = work.settings
-    documents = {number: read_kept(kept) for number, kept in sorted(work.documents.items())}
+    documents = {number: read_kept(text) for number, text in sorted(work.documents.items())}
     totals = {number: int(work.counts[number][:, 1].sum()) for number in documents}
     used = [number for number in documents if totals[number] >= settings.minimum_reports]
     if work.round not in used:
@@ -45,8 +45,8 @@ def conclude_trips(work: Work, tell: Callable[[Conclusion], None]) -> Conclusion
     tally = TripTally(newest.mechanism, begun, ended, rows[:, 1])
     following = None
     if not work.last:
-        kept, now_s = work.documents[work.round], work.closed_at_s
-        next_documents = renewed_documents(kept, settings, now_s, work.round + 1)
+        text, now_s = work.documents[work.round], work.closed_at_s
+        next_documents = renewed_documents(text, settings, now_s, work.round + 1)
         following = record_of(next_documents, settings, now_s)
     flows = Trips(tally.channel).fit(tally, replicates=_REPLICATES)
     grid = flows.space
@@ -62,7 +62,7 @@ def conclude_trips(work: Work, tell: Callable[[Conclusion], None]) -> Conclusion
         "steps": flows.steps,
         "stopped": flows.stopped,
     }
-    told = {  # shares between districts, row by row, and of both ends by cell
+    values = {  # shares between districts, row by row, and of both ends by cell
         "side": side,
         "columns": -(-grid.columns // side),
         "share": short(between.matrix, DIGITS),
@@ -73,11 +73,11 @@ def conclude_trips(work: Work, tell: Callable[[Conclusion], None]) -> Conclusion
     }
 
     def conclusion(*unfinished: str) -> Conclusion:
-        body = canonical_bytes({**said, "unfinished": list(unfinished), "flows": told})
+        body = canonical_bytes({**said, "unfinished": list(unfinished), "flows": values})
         return Conclusion(body, tally.total, following, unfinished)
 
     tell(conclusion("error_bars"))
-    told |= _bars(flows, between)
+    values |= _bars(flows, between)
     return conclusion()
 
 

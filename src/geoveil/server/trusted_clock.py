@@ -59,7 +59,7 @@ class TrustedClock:
     ) -> None:
         self._wall, self._uptime, self._shared, self._tell = wall, uptime, shared, tell
         self._lock = Lock()
-        self.apart_s = self._told_apart_s = 0.0
+        self.apart_s = self._logged_apart_s = 0.0
         """Of the machine's clock before the shared one, at the last look, and as it was told."""
         self.compare()
         now_s = uptime()
@@ -86,8 +86,8 @@ class TrustedClock:
             return
         with self._lock:
             self.apart_s = self._wall() - (theirs_s + took_s / 2)
-            if abs(self.apart_s - self._told_apart_s) > JUMP_S:
-                self._told_apart_s = self.apart_s
+            if abs(self.apart_s - self._logged_apart_s) > JUMP_S:
+                self._logged_apart_s = self.apart_s
                 self._say("clock-apart", by_s=round(self.apart_s))
 
     @property

@@ -29,7 +29,7 @@ class Upkeep:
         self.campaigns = campaigns
         self.store = campaigns.store
         self.clock = campaigns.clock
-        self._looked_at = self.clock()
+        self._cleaned_at_s = self.clock()
         self._began = False
         self._settled: dict[str, tuple[RoundTimes, bool, int]] = {}
         """Campaign → its newest round, whether it had expired, and how often the campaign was changed here,
@@ -44,7 +44,7 @@ class Upkeep:
         if not self.clock.in_doubt:
             if not self._began:
                 self._open_above()
-            waiting = {each.campaign for each in self.store.preparations()}
+            waiting = {record.campaign for record in self.store.preparations()}
             for last in self.campaigns.refresh():
                 if last.campaign not in waiting:
                     with suppress(Problem):  # it was deleted or has ended meanwhile
@@ -60,11 +60,11 @@ class Upkeep:
         if copied_at_s is not None:
             # of either sign: a clock that was set back hides how much has passed
             passed = MOST_ROUNDS_A_SECOND * abs(int(self.clock()) - copied_at_s)
-            waiting = {each.campaign: each for each in self.store.preparations()}
+            waiting = {record.campaign: record for record in self.store.preparations()}
             for campaign in self.store.campaigns():
                 if campaign.id in waiting:
-                    wanted = waiting[campaign.id]
-                    self.store.prepare(replace(wanted, round=_later(wanted.round, passed)))
+                    record = waiting[campaign.id]
+                    self.store.prepare(replace(record, round=_later(record.round, passed)))
                     continue
                 if campaign.state == "ended":
                     continue
@@ -80,8 +80,8 @@ class Upkeep:
         now, campaign = int(self.clock()), last.campaign
         expired = now >= last.expires_at_s
         due = expired or (last.closed_at_s is None and settings.is_due(last, now))
-        seen = last, expired, self.campaigns.changes[campaign]
-        if _ahead(last, now) or (due and self._settled.get(campaign) != seen):
+        look = last, expired, self.campaigns.changes[campaign]
+        if _ahead(last, now) or (due and self._settled.get(campaign) != look):
             self._roll_over(self.campaigns.look(campaign), settings)
             self._settled[campaign] = last, expired, self.campaigns.changes[campaign]
 
@@ -104,9 +104,9 @@ class Upkeep:
     def _keep_house(self) -> None:
         """Once a minute: keep the time, drop the ids of rounds that accept nothing any more, and settle."""
         now = self.clock()
-        if 0 <= now - self._looked_at < FORGET_EVERY_S:
+        if 0 <= now - self._cleaned_at_s < FORGET_EVERY_S:
             return
-        self._looked_at = now
+        self._cleaned_at_s = now
         self.store.keep_time(int(now))
         if self.clock.certain:
             self.store.forget_ids(now_s=int(now) - QUEUED_S)

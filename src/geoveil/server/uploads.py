@@ -121,8 +121,8 @@ def _slot(published: RoundRecord, report: Report) -> int:
 def _end(published: RoundRecord, report: Report) -> int:
     """Where the trip of a report ended; 0 where reports are no trips."""
     if (report.to is not msgspec.UNSET) != (published.ends == 2):
-        asked = "asks for trips: cell and to" if published.ends == 2 else "does not ask for trips"
-        raise Problem("not-offered", f"the document of this mechanism {asked}")
+        asks = "asks for trips: cell and to" if published.ends == 2 else "does not ask for trips"
+        raise Problem("not-offered", f"the document of this mechanism {asks}")
     return 0 if isinstance(report.to, msgspec.UnsetType) else report.to
 
 

@@ -58,10 +58,11 @@ class Jobs:
     def preparations(self) -> list[PreparationRecord]:
         """What can be prepared now; a box of too many cells waits for city limits."""
         ready = []
-        for each in self._store.preparations():
+        for record in self._store.preparations():
             with suppress(Problem):  # deleted meanwhile
-                if not round_documents.lacks_area(each, self._campaigns.settings(each.campaign)):
-                    ready.append(each)
+                settings = self._campaigns.settings(record.campaign)
+                if not round_documents.lacks_area(record, settings):
+                    ready.append(record)
         return ready
 
     def claim(self, job: Job, *, for_s: int, held_until_s: int = 0) -> int:
@@ -87,13 +88,13 @@ class Jobs:
         counts = counted(campaign, job.round)
         filled = [number for number in sorted(counts) if counts[number].any()]
         before = store.estimate(campaign)
-        told = None if before is None or settings.trips else read_body(before.body)
-        newest = set(newest_rounds(filled, told, job.failures))
+        estimate = None if before is None or settings.trips else read_body(before.body)
+        newest = set(newest_rounds(filled, estimate, job.failures))
         seed = self._seed(job) if settings.trusted_seed else None
         newest |= set() if seed is None else {seed[0]}
         since = min(newest, default=0)
-        rounds = [each for each in store.rounds(campaign, since) if each.number in newest]
-        documents = {each.number: each.document for each in rounds}
+        rounds = [round_ for round_ in store.rounds(campaign, since) if round_.number in newest]
+        documents = {round_.number: round_.document for round_ in rounds}
         return Work(
             campaign,
             job.round,
@@ -114,7 +115,7 @@ class Jobs:
         Whatever comes later, in whichever round, may be anybody's, and changes neither.
         """
         campaign, store = closing.campaign, self._store
-        waiting = (each.round for each in store.closings() if each.campaign == campaign)
+        waiting = (other.round for other in store.closings() if other.campaign == campaign)
         closed = {*store.estimated_rounds(campaign), *store.given_up(campaign), *waiting}
         first = min(closed, default=closing.round)
         counts = store.closing_counts(campaign, first)
@@ -129,21 +130,21 @@ class Jobs:
         now = int(self._campaigns.clock())
         if isinstance(work, Preparing):
             assert isinstance(outcome, Prepared)
-            campaign = work.wanted.campaign
+            campaign = work.record.campaign
             if outcome.opened is None:
-                kept = self._store.refuse_preparation(work.wanted, outcome.problem)
+                accepted = self._store.refuse_preparation(work.record, outcome.problem)
             else:
                 following = round_documents.opened(outcome.opened, work.settings, now)
-                kept = self._store.finish_preparation(work.wanted, following, at_s=now)
+                accepted = self._store.finish_preparation(work.record, following, at_s=now)
         else:
             assert isinstance(outcome, Conclusion)
-            campaign, made = work.campaign, (outcome.reports, outcome.body, outcome.slots)
-            after = outcome.following and round_documents.opened(
-                outcome.following, work.settings, now
-            )
-            kept = self._store.publish(EstimateRecord(campaign, work.round, now, *made), after)
+            campaign, contents = work.campaign, (outcome.reports, outcome.body, outcome.slots)
+            estimate, after = EstimateRecord(campaign, work.round, now, *contents), None
+            if outcome.following is not None:
+                after = round_documents.opened(outcome.following, work.settings, now)
+            accepted = self._store.publish(estimate, after)
         self._campaigns.forget(campaign)
-        return kept
+        return accepted
 
     def give_up(self, job: Job) -> bool:
         """Make no further attempt; ``False`` where another process has made or given it up.
@@ -152,14 +153,14 @@ class Jobs:
         one; at its end it stays there. Without its mechanism it ends.
         """
         if isinstance(job, PreparationRecord):
-            kept = self._store.refuse_preparation(job, GIVEN_UP)
+            accepted = self._store.refuse_preparation(job, GIVEN_UP)
         else:
             now, settings = int(self._campaigns.clock()), self._campaigns.settings(job.campaign)
             current = self._campaigns.look(job.campaign)
             record = round_documents.renewed(current, settings, now, current.number + 1)
-            kept = self._store.give_up(job.round, record)
+            accepted = self._store.give_up(job.round, record)
         self._campaigns.forget(job.campaign)
-        return kept
+        return accepted
 
 
 _FAULTS: dict[type[Exception], str] = {
@@ -207,7 +208,7 @@ class Estimator(ProcessApart):
         ready: list[Outcome] = []
         until_s = time.monotonic() + limit_s
         try:
-            for answer in self.answers(until_s, _told, work, keep=keep, keep_every_s=keep_every_s):
+            for answer in self.answers(until_s, _work, work, keep=keep, keep_every_s=keep_every_s):
                 ready.append(answer)
                 if not answer.unfinished:
                     break
@@ -217,8 +218,8 @@ class Estimator(ProcessApart):
         return ready[-1]
 
 
-def _told(send: Callable[[Any], None], work: AnyWork) -> Outcome:
-    """The conclusion, and before it what there is so far."""
+def _work(send: Callable[[Any], None], work: AnyWork) -> Outcome:
+    """What a piece of work leads to; of a conclusion, what there is so far is sent before."""
     if isinstance(work, Preparing):
         return round_documents.prepare(work)
     return conclude_trips(work, send) if work.settings.trips else conclude(work, send)
@@ -380,7 +381,7 @@ class Worker:
         began_s = time.monotonic()
         prepares = isinstance(job, PreparationRecord)
         try:
-            told = self._published(lane, job, attempts)
+            event = self._work_on(lane, job, attempts)
         except WorkedElsewhere:
             self._put_off(attempts, ELSEWHERE_S)
         except _TooLongHere as elsewhere:
@@ -398,11 +399,11 @@ class Worker:
                 del self._attempts[job.campaign, job.round]
             if lane is not self._quick and time.monotonic() - began_s < QUICK_S / 2:
                 self._slow.pop(job.campaign, None)
-            if told and not self._stopping.is_set():
-                self._event(told)
+            if event and not self._stopping.is_set():
+                self._event(event)
 
-    def _published(self, lane: _Lane, job: Job, attempts: _Attempts) -> str:
-        """Do a job and keep what came of it: what to tell; empty where another process has done it."""
+    def _work_on(self, lane: _Lane, job: Job, attempts: _Attempts) -> str:
+        """Do a job, store its outcome and return the event to log; empty where another process did it."""
         self._claim(job, attempts)
         work = self.jobs.work(job)
         long = self._patient if isinstance(work, Preparing) else self._large
@@ -424,7 +425,7 @@ class Worker:
         while self._clock.in_doubt and not self._stopping.wait(_DOUBT_S):
             self._keep(job, attempts)  # no round opens while nobody knows the time
         self._claim(job, attempts)  # what it was made from is what waits for it
-        return outcome.told if self.jobs.publish(work, outcome) else ""
+        return outcome.event if self.jobs.publish(work, outcome) else ""
 
     def _try_later(self, job: Job, attempts: _Attempts, counts: bool) -> None:
         """Once more at the next look, then after 1, 2, 4 … seconds, and not for ever."""
