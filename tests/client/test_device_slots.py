@@ -109,6 +109,21 @@ def test_the_slot_is_that_of_the_zone_when_the_location_is_read(tmp_path: Path) 
     assert receipt.slot == 9
 
 
+@pytest.mark.parametrize("date_s", [None, NOW_S, NOW_S - 290])
+def test_reading_a_location_may_take_hours(tmp_path: Path, date_s: float | None) -> None:
+    """Whoever is asked for a permission answers when the telephone is unlocked again."""
+    now_s = [float(NOW_S)]
+
+    def later() -> tuple[float, float]:
+        now_s[0] += 7200.0
+        return PLACE["lat"], PLACE["lng"]
+
+    collector = Dated(with_slots().served(), date_s=date_s)
+    it = device(collector, tmp_path / "ledger", clock=lambda: now_s[0])
+    assert it.report(locate=later).slot == 11
+    assert [sent["slot"] for sent in collector.attempts] == [11]
+
+
 @pytest.mark.parametrize(
     ("time_s", "hour"),
     [

@@ -119,8 +119,8 @@ def true_things(error: BaseException) -> list[str]:
             if code.co_filename.startswith(PACKAGE):
                 holders += [(f"{code.co_name}: {k}", v) for k, v in trace.tb_frame.f_locals.items()]
             trace = trace.tb_next
-        for name, value in holders:
-            found += [name] * _holds(value)
+        for name, value in holders:  # what was drawn and not charged tells too, beside its key
+            found += [name] * (name == "_reported: drawn" or _holds(value))
     return found
 
 

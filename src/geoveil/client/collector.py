@@ -109,7 +109,7 @@ class Collector:
         self._transport = transport
         self._patience = patience
         self._latest: tuple[MechanismDocument, ...] = ()
-        self._date_s: float | None = None
+        self._ahead_s = 0.0  # the collector's clock at its last answer; 0 where it did not say
 
     def mechanism(
         self,
@@ -128,7 +128,7 @@ class Collector:
         already is not transferred again. The tag is made from ids that the device computed, never one of
         the collector's choosing, which could mark a device.
         """
-        self._latest = self._fetched()
+        self._latest = self._fetched(now_s)
         wanted = (each for each in self._latest if promise_per_km in (None, each.epsilon_per_km))
         document = next(wanted, None)
         if document is None:
@@ -150,31 +150,29 @@ class Collector:
         """The slot that a location of now is true in; ``None`` where the document has none.
 
         It is that of the device's clock, never one of the collector's choosing. Where the collector's
-        clock, as of its last answer, was in another one and more than a moment away, one of them is wrong.
+        clock, by its last answer, is in another one and more than a moment away, one of them is wrong.
         """
         slots = document.slots
         if slots is None:
             return None
         try:
-            slot = slots.at(now_s)
-            theirs_s = now_s if self._date_s is None else self._date_s
-            theirs = slots.at(theirs_s)
+            slot, theirs = slots.at(now_s), slots.at(now_s + self._ahead_s)
         except Unsupported:
             raise Refused("zone") from None
         if slot is None:
             raise Refused("slot")
-        if slot != theirs and abs(now_s - theirs_s) > CLOCK_SKEW_S:
+        if slot != theirs and abs(self._ahead_s) > CLOCK_SKEW_S:
             raise Refused("clocks")
         return slot
 
-    def _fetched(self) -> tuple[MechanismDocument, ...]:
+    def _fetched(self, now_s: float) -> tuple[MechanismDocument, ...]:
         path, tag = self._address.mechanism_path, tag_of(self._latest) if self._latest else None
         answer = self._patience.answer(
             lambda: self._transport.get(path, tag=tag, limit=LARGEST_ANSWER)
         )
         if answer is None:
             raise Refused("unreachable")
-        self._date_s = answer.date_s
+        self._ahead_s = 0.0 if answer.date_s is None else answer.date_s - now_s
         if answer.status == 304 and self._latest:
             return self._latest
         if answer.status == 200:

@@ -275,7 +275,6 @@ class Device:
         if earlier is not None:
             return earlier
         document, current = self._current(now_s, trip=len(ends) > 1)
-        slot = self._collector.slot(document, now_s)
         period = self._period(now_s, document)
         accepted = self.ledger.accept(current, period, self.limits, now_s, self._randomness)
         if isinstance(accepted, Charge):
@@ -289,9 +288,14 @@ class Device:
             ]
         finally:
             del bits  # beside what is sent, now or later, they would tell from where
-        return self.ledger.charge(
-            current, period, self.limits, now_s, report, drawn[0], slot, *drawn[1:]
-        )
+        try:
+            # in which the location was read: that may take hours
+            slot = self._collector.slot(document, self._now_s())
+            return self.ledger.charge(
+                current, period, self.limits, now_s, report, drawn[0], slot, *drawn[1:]
+            )
+        finally:
+            del drawn  # what was not charged is in no traceback either
 
     def _earlier(self, now_s: float) -> Charge | None:
         """The report that was made already, where no document is needed to know it."""

@@ -162,7 +162,8 @@ export class Collector {
   private readonly transport: Transport;
   private readonly patience: Patience;
   private latest: { body: Uint8Array; levels: MechanismDocument[] } | undefined;
-  private dateS: number | undefined;
+  /** How far the collector's clock was ahead of the device's at the last answer; 0 where it did not say. */
+  private aheadS = 0;
 
   constructor(address: Address, transport: Transport, patience: Partial<Patience>) {
     this.address = address;
@@ -175,7 +176,7 @@ export class Collector {
    * asked for, so that asking does not show the choice: the one chosen, or the strongest promise.
    */
   async mechanism({ maxEpsilonPerKm, promisePerKm, nowS, trip }: Wanted): Promise<MechanismDocument> {
-    const levels = await this.fetched();
+    const levels = await this.fetched(nowS);
     const chosen = (level: MechanismDocument): boolean => level.promise.epsilonPerKm === promisePerKm;
     const document = promisePerKm === undefined ? levels[0] : levels.find(chosen);
     if (!document) throw new Refused("level");
@@ -190,14 +191,14 @@ export class Collector {
 
   /**
    * The slot that a location of now is true in: that of the device's clock, never one of the collector's choosing.
-   * Where the collector's clock was in another one and more than a moment away, one of them is wrong.
+   * Where the collector's clock is in another one and more than a moment away, one of them is wrong.
    */
   slot({ slots }: MechanismDocument, nowS: number): number | undefined {
     if (!slots) return undefined;
-    const theirsS = this.dateS ?? nowS;
-    const [slot, theirs] = [nowS, theirsS].map((timeS) => knownSlot(slots, timeS));
+    const { aheadS } = this;
+    const [slot, theirs] = [nowS, nowS + aheadS].map((timeS) => knownSlot(slots, timeS));
     if (slot === undefined || slot === null) throw new Refused("slot");
-    if (slot !== theirs && Math.abs(nowS - theirsS) > CLOCK_SKEW_S) throw new Refused("clocks");
+    if (slot !== theirs && Math.abs(aheadS) > CLOCK_SKEW_S) throw new Refused("clocks");
     return slot;
   }
 
@@ -206,10 +207,10 @@ export class Collector {
     return this.latest?.levels ?? [];
   }
 
-  private async fetched(): Promise<MechanismDocument[]> {
+  private async fetched(nowS: number): Promise<MechanismDocument[]> {
     const answer = await this.patiently(() => this.transport.get(this.address.mechanismUrl, LARGEST_ANSWER));
     if (!answer) throw new Refused("unreachable");
-    this.dateS = answer.dateS;
+    this.aheadS = (answer.dateS ?? nowS) - nowS;
     if (answer.status === 200) return this.read(answer.body);
     if (answer.status === 302) throw new Refused("redirect");
     const problem = problemOf(answer);

@@ -247,10 +247,10 @@ export class Device {
     const period = this.period(nowS, document);
     const accepted = await this.ledger.accept(current, period, this.limits, nowS);
     if ("cell" in accepted) return accepted;
-    const slot = this.collector.slot(document, nowS);
     try {
       const begun = await drawFrom(where, document, accepted.draw, outside);
       const drawn = end === undefined ? begun : { ...begun, to: await drawFrom(end, document, accepted.end, outside) };
+      const slot = this.collector.slot(document, this.nowS()); // in which the location was read: that may take hours
       return await this.ledger.charge(current, period, this.limits, nowS, accepted.report, drawn, slot);
     } finally {
       accepted.draw.fill(0); // beside what is sent, it would tell from where

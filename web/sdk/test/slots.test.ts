@@ -51,6 +51,14 @@ it("names the slot of its own clock in the zone of the campaign, and says so", a
   expect((await device.history())[0]!.slot).toBe(9);
 });
 
+it.each([0, -290])("names the slot in which a location was read, which may take hours (%d)", async (aheadS) => {
+  await answering(NOW_S + aheadS);
+  let nowS = NOW_S;
+  const device = await opened({ clock: () => nowS });
+  const later = (): Fix => ((nowS += 7200), PARIS);
+  expect((await device.report(later)).slot).toBe(11);
+});
+
 it("sends the very same report again, however late", async () => {
   const ledger = new MemoryStorage();
   await answering(NOW_S);
