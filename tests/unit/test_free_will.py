@@ -11,6 +11,7 @@ from geoveil.campaign import Campaign, Crowd, PromiseRule
 from geoveil.campaign.one_map import Choices, allowed_at
 from geoveil.errors import InvalidInput
 from geoveil.estimate.mixture import AverageOfEstimates
+from geoveil.verify.manipulation import expected_counts
 
 TOWN = gv.Grid(rows=7, columns=7, cell_km=0.5)
 PROMISES = (1.0, 2.0, 4.0)
@@ -124,6 +125,41 @@ def test_fakes_under_a_promise_that_few_chose_raise_the_alarm() -> None:
     assert "or somebody sends fakes under one" in found.summary()
     assert campaign.closing.alarm.suspicious.tolist()[:1] == [quiet]
     assert campaign.closing.alarm.rounds == 2  # both promises of the one round
+
+
+@pytest.mark.parametrize("depends", [False, True])
+def test_fakes_choose_the_promise_under_which_they_weigh_most(depends: bool) -> None:
+    """The gain that is told is the move of fakes that are all sent under that promise, among honest people
+    who chose as they did; spread over all promises they move less."""
+    campaign = gv.Campaign(TOWN, promises_per_km=PROMISES[::2], between="cells")
+    theta = town()
+    chose, places = (0.75, 0.25), (elsewhere(theta) if depends else theta, theta)
+    mechanisms = list(campaign.mechanisms.values())
+    laws = [one.push(at) for one, at in zip(mechanisms, places, strict=True)]
+    for mechanism, law, share in zip(mechanisms, laws, chose, strict=True):
+        campaign.receive(gv.Tally(mechanism, expected_counts(law, round(8_000 * share))))
+    campaign.close_round()
+    assert choices(campaign).dependent == depends
+    gain = campaign.closing.manipulation_gain()[0]
+    people, stop = campaign.estimate.distribution, gv.Steps(campaign.estimate.steps)
+    update = gv.IterativeBayesianUpdate(stop=stop)
+
+    def moved(*fakes: int) -> float:
+        maps = []
+        for sent in (fakes, (0, 0)):
+            left = 100_000 - sum(sent)
+            tallies = []
+            for mechanism, share, number in zip(mechanisms, chose, sent, strict=True):
+                counts = expected_counts(mechanism.push(people), round(left * share))
+                counts[gain.fake] += number
+                tallies.append(gv.Tally(mechanism, counts))
+            fit = AverageOfEstimates(update).fit if depends else update.fit
+            maps.append(fit(tallies).distribution[gain.target])
+        return float(maps[0] - maps[1])
+
+    under = 0 if "under ε = 1 per km" in gain.summary() else 1
+    assert gain.moved == pytest.approx(moved(*np.roll([1_000, 0], under)), rel=0.01)
+    assert gain.moved > max(moved(500, 500), moved(*np.roll([0, 1_000], under)))
 
 
 def test_what_was_found_about_the_choice_stays_found() -> None:

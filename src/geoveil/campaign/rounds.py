@@ -410,27 +410,47 @@ class Closing:
 
         The steps of the estimate are taken again with the expected counts of honest people and with
         fakes among them, one fake report at a time: of every cell, or of cells spread evenly over
-        the space. Above 4,096 cells they are sent in the newest round alone, else in two.
+        the space. Above 4,096 cells they are sent in the newest round alone, else in two. Where people
+        choose among promises, all fakes choose the one under which they weigh most.
         """
         newest = {round_.mechanisms: round_ for round_ in self.rounds}  # a renewed one is the same
         cells = self.estimate.space.size
         number = _GAIN_ROUNDS if cells <= MATRIX_LIMIT else 1
         attacked = sorted(newest.values(), key=lambda round_: round_.number)[-number:]
         mechanisms = [mechanism for round_ in attacked for mechanism in round_.mechanisms]
-        affordable = max(_GAIN_CELLS, _refits(_GAIN_EFFORT, self.estimate) // len(mechanisms))
-        spread = np.linspace(0, cells - 1, min(cells, affordable))
+        promises = len(attacked[-1].mechanisms)
+        affordable = _refits(_GAIN_EFFORT, self.estimate) // (len(mechanisms) * promises)
+        spread = np.linspace(0, cells - 1, min(cells, max(_GAIN_CELLS, affordable)))
         fakes = np.unique(spread.round().astype(np.int64))
-        people = self.estimate.distribution
-        attack = Attack(mechanisms, people, FAKE_SHARE, _GAIN_REPORTS, None)
-        gains = attack.screened(fakes, max(1, self.estimate.steps), lambda change: change)
-        row, target = np.unravel_index(int(gains.argmax()), gains.shape)
+        steps = max(1, self.estimate.steps)
+        gains = np.zeros((promises, fakes.size, cells))
+        for level in range(promises):
+            attack = self._attack(mechanisms, level, promises)
+            gains[level] = attack.screened(fakes, steps, lambda change: change)
+        level, row, target = map(int, np.unravel_index(int(gains.argmax()), gains.shape))
         by_target = np.full(cells, np.nan)
-        by_target[fakes] = gains.max(axis=0)[fakes]
+        by_target[fakes] = gains.max(axis=(0, 1))[fakes]
+        promise = attacked[-1].mechanisms[level].guarantee
+        under = f" under {promise.amount()}" if promises > 1 and promise is not None else ""
         gain = ManipulationGain(
-            float(gains[row, target]), int(target), int(fakes[row]), attack.share, attack.reports,
-            by_target, fakes,
+            float(gains[level, row, target]), target, int(fakes[row]), attack.share, attack.reports,
+            by_target, fakes, under,
         )  # fmt: skip
         return gain, attacked
+
+    def _attack(self, mechanisms: Sequence[Channel], level: int, promises: int) -> Attack:
+        """Fakes among the people of this estimate, all under one promise of those that people chose."""
+        people = self.estimate.distribution
+        if promises == 1:
+            return Attack(mechanisms, people, FAKE_SHARE, _GAIN_REPORTS, None)
+        levels = [range(each, len(mechanisms), promises) for each in range(promises)]
+        chose = [sum(r.tallies[each].total for r in self.rounds) for each in range(promises)]
+        shares = np.tile(chose, len(mechanisms) // promises).astype(np.float64)
+        return Attack(
+            mechanisms, people, FAKE_SHARE, _GAIN_REPORTS, None,
+            honest_shares=shares / shares.sum(), under=levels[level],
+            maps=levels if self.depends else None,
+        )  # fmt: skip
 
 
 def cleaned_rounds(rounds: Iterable[Round], remaining: Iterable[Tally]) -> list[Round]:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from geoveil import arrays
-from geoveil.arrays import ArrayLike, FloatArray, IntArray
+from geoveil.arrays import ArrayLike, FloatArray, IntArray, uniform
 from geoveil.channel.channel import Channel, Tally, checked_channel, inverse_distribution
 from geoveil.errors import InvalidInput, number_of
 from geoveil.estimate import Estimator, IterativeBayesianUpdate
@@ -32,7 +32,12 @@ def expected_counts(law: FloatArray, total: int) -> IntArray:
 
 
 class Attack:
-    """Honest counts of every round, and the same with fakes among them."""
+    """Honest counts of every round, and the same with fakes among them.
+
+    Where people choose among promises, ``honest_shares`` has the shares of honest people under each of the
+    mechanisms, and all fakes are sent ``under`` some of them. ``maps`` are the mechanisms whose reports make
+    one map, where the estimate is the average of several. Else honest people and fakes are spread evenly.
+    """
 
     def __init__(
         self,
@@ -41,6 +46,10 @@ class Attack:
         share: float,
         reports: int,
         randomness: Randomness | None,
+        *,
+        honest_shares: FloatArray | None = None,
+        under: Sequence[int] | None = None,
+        maps: Sequence[Sequence[int]] | None = None,
     ) -> None:
         several: Any = mechanisms if isinstance(mechanisms, Sequence) else [mechanisms]
         self.channels = [checked_channel("mechanisms", channel) for channel in several]
@@ -51,25 +60,34 @@ class Attack:
         self.size = self.channels[0].space.size
         self.people = arrays.prior_over(prior, self.size)
         rounds = len(self.channels)
-        self.per_round = arrays.count("reports", reports, least=rounds) // rounds
-        self.reports = self.per_round * rounds
-        self.fakes_per_round = round(arrays.part("share", share) * self.per_round)
-        if self.fakes_per_round == 0:
+        per_round = arrays.count("reports", reports, least=rounds) // rounds
+        self.reports = per_round * rounds
+        per_round_fakes = round(arrays.part("share", share) * per_round)
+        if per_round_fakes == 0:
             raise InvalidInput(f"share ({share}) must make at least one fake report in each round")
-        self.share = self.fakes_per_round / self.per_round
-        counted = [self._reports(channel, randomness) for channel in self.channels]
-        self._everybody, self._honest = (np.stack(counts) for counts in zip(*counted, strict=True))
+        self.share = per_round_fakes / per_round
+        attacked = np.zeros(rounds)
+        attacked[range(rounds) if under is None else list(under)] = 1.0
+        self._fakes = expected_counts(attacked / attacked.sum(), rounds * per_round_fakes)
+        shares = uniform(rounds) if honest_shares is None else honest_shares
+        everybody = expected_counts(shares, self.reports)
+        honest = expected_counts(shares, self.reports - int(self._fakes.sum()))
+        self._maps = [range(rounds)] if maps is None else maps
+        counts = [
+            self._reports(*each, randomness)
+            for each in zip(self.channels, everybody, honest, strict=True)
+        ]
+        self._everybody, self._honest = (np.stack(each) for each in zip(*counts, strict=True))
 
     def _reports(
-        self, channel: Channel, randomness: Randomness | None
+        self, channel: Channel, everybody: int, honest: int, randomness: Randomness | None
     ) -> tuple[IntArray, IntArray]:
         """Counts of all honest reports of a round, and of those that remain beside the fakes."""
-        honest = self.per_round - self.fakes_per_round
         if randomness is None:
             law = channel.push(self.people)
-            return expected_counts(law, self.per_round), expected_counts(law, honest)
+            return expected_counts(law, everybody), expected_counts(law, honest)
         source = checked_randomness(randomness)
-        cells = inverse_distribution(self.people, source.uniform(self.per_round))
+        cells = inverse_distribution(self.people, source.uniform(everybody))
         sample = channel.sample(cells, randomness=randomness)
         return channel.tally(sample).counts, channel.tally(sample[:honest]).counts
 
@@ -81,7 +99,7 @@ class Attack:
     def _poisoned(self, fakes: IntArray) -> IntArray:
         """(fakes, rounds, reports): the counts of all rounds with each fake report among them."""
         counts = np.repeat(self._honest[None], fakes.size, axis=0)
-        counts[np.arange(fakes.size), :, fakes] += self.fakes_per_round
+        counts[np.arange(fakes.size), :, fakes] += self._fakes
         return counts
 
     def fakes(self) -> IntArray:
@@ -104,13 +122,24 @@ class Attack:
         self, fakes: IntArray, steps: int, totals: Callable[[FloatArray], FloatArray]
     ) -> FloatArray:
         """(fakes, targets): the gains after plain steps from uniform, fakes in batches."""
-        observations = Observations(self.tallies(None))
-        operator, counts = observations.operator, observations.counts.astype(np.float64)
-        honest = after_steps(operator, counts[None, :], steps)[0]
-        parts = (self._poisoned(fakes[part]) for part in batches(fakes.size, operator))
-        rows = (part.reshape(len(part), -1).astype(np.float64) for part in parts)
-        moved = [totals(after_steps(operator, row, steps) - honest) for row in rows]
+        honest = self._after_steps(self._everybody[None], steps)[0]
+        operator = Observations(self.tallies(None)).operator
+        parts = (fakes[part] for part in batches(fakes.size, operator))
+        moved = [totals(self._after_steps(self._poisoned(part), steps) - honest) for part in parts]
         return np.concatenate(moved) / self.share
+
+    def _after_steps(self, counts: IntArray, steps: int) -> FloatArray:
+        """(data sets, cells): the map from counts (data sets, rounds, reports) with the same sums."""
+        reports = counts[0].sum(axis=1)
+        found = np.zeros((len(counts), self.size))
+        for places in self._maps:
+            some = [place for place in places if reports[place]]
+            if some:
+                tallies = [Tally(self.channels[place], counts[0, place]) for place in some]
+                rows = counts[:, some].reshape(len(counts), -1).astype(np.float64)
+                theta = after_steps(Observations(tallies).operator, rows, steps)
+                found += reports[some].sum() / reports.sum() * theta
+        return found
 
 
 @dataclass(frozen=True, eq=False)
@@ -131,6 +160,8 @@ class ManipulationGain:
     """For every target the largest gain found: with the estimator itself for the fakes ``tried``, with
     plain steps for all others; NaN where none was tried."""
     tried: IntArray
+    under: str = ""
+    """The promise that the fakes choose, in words, where there are several."""
 
     @property
     def moved(self) -> float:
@@ -145,9 +176,9 @@ class ManipulationGain:
     def summary(self) -> str:
         """The result in words."""
         return (
-            f"{self.share:.2g} of {number_of(self.reports, 'report')}, all fake reports {self.fake}, move "
-            f"{self.moved:.3g} of the map onto target {self.target}: a gain of {self.gain:.1f} at "
-            f"the worst target, {self.median:.1f} at the median one."
+            f"{self.share:.2g} of {number_of(self.reports, 'report')}, all fake reports "
+            f"{self.fake}{self.under}, move {self.moved:.3g} of the map onto target {self.target}: "
+            f"a gain of {self.gain:.1f} at the worst target, {self.median:.1f} at the median one."
         )
 
 
