@@ -545,7 +545,7 @@ def over_all(
     one_tile = Steepest(centres, cone)
     one_tile._centres = centres[None]
     found = [
-        one_tile._looked(place[None], np.zeros(1, dtype=np.int64), mean.only(np.array([n])), rho)
+        one_tile._over_tile(place[None], np.zeros(1, dtype=np.int64), mean.only(np.array([n])), rho)
         for n, place in enumerate(at)
     ]
     squares, most = (np.concatenate(each) for each in zip(*found, strict=True))

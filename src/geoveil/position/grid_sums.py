@@ -80,12 +80,12 @@ class WholeSums:
         )
 
     def _products(self, terms: FloatArray) -> FloatArray:
-        lattice, found = self._lattice, []
+        lattice, products = self._lattice, []
         for term in terms:
             product = self._spectrum * scipy.fft.rfft2(term, workers=self._workers)
             whole = scipy.fft.irfft2(product, lattice.shape, workers=self._workers)
-            found.append(whole[: lattice.rows, : lattice.columns])
-        return np.stack(found)
+            products.append(whole[: lattice.rows, : lattice.columns])
+        return np.stack(products)
 
 
 class WindowSums:

@@ -112,12 +112,12 @@ class Law:
             return PositionCertificate(0.0, 0.0, (0.0, 0.0), 1)
         if claim_per_km and (self._squares > _MOST_SQUARES or self.work > MOST_WORK):
             return PositionCertificate(math.inf, 0.0, (0.0, 0.0), 0)
-        squares, best, worst, closed, looked = self._first(), 0.0, (0.0, 0.0), 0.0, 0
+        squares, best, worst, closed, visits = self._first(), 0.0, (0.0, 0.0), 0.0, 0
         for depth in range(_DEEPEST + 1):
-            looked += len(squares.node)
+            visits += len(squares.node)
             threshold = max((1.0 + tolerance) * best, claim_per_km)
-            squares, mean, bound, done = self._above(squares, threshold)
-            closed, rho = max(closed, done), self._half_diagonal_km / squares.parts
+            squares, mean, bound, largest_below = self._above(squares, threshold)
+            closed, rho = max(closed, largest_below), self._half_diagonal_km / squares.parts
             alone = beta + mean.length  # at least max |a_y − g| at q, since |a_y| ≤ β
             # It matters which centres there are where none may lie ahead, in the direction of g.
             edge, size = self._few_ahead(self._places_km(squares), mean), _LOOKS
@@ -130,31 +130,31 @@ class Law:
                     break
                 now, order = order[:size], order[size:]
                 places = self._places_km(squares.only(now))
-                seen, most = self._steepest.at(places, mean.only(now), rho, threshold)
+                losses, most = self._steepest.at(places, mean.only(now), rho, threshold)
                 bound[now] = np.minimum(bound[now], most)
-                if seen.max() > best:
-                    best, at = float(seen.max()), places[int(seen.argmax())]
+                if losses.max() > best:
+                    best, at = float(losses.max()), places[int(losses.argmax())]
                     worst = float(at[0]), float(at[1])
                 size = self._looks
             if 0.0 < claim_per_km < best:  # broken: whatever the rest shows, it is no less
-                return PositionCertificate(max(closed, float(bound.max())), best, worst, looked)
-            left = np.flatnonzero((bound > threshold) & (depth < _DEEPEST))
-            bound[left] = 0.0
+                return PositionCertificate(max(closed, float(bound.max())), best, worst, visits)
+            cut = np.flatnonzero((bound > threshold) & (depth < _DEEPEST))
+            bound[cut] = 0.0
             closed = max(closed, float(bound.max(initial=0.0)))
-            if not left.size:
+            if not cut.size:
                 break
-            squares = squares.quartered(left)
-        return PositionCertificate(closed, best, worst, looked)
+            squares = squares.quartered(cut)
+        return PositionCertificate(closed, best, worst, visits)
 
     def _above(
         self, squares: _Squares, threshold: float
     ) -> tuple[_Squares, Mean, FloatArray, float]:
-        """Those whose first bound is above, g in them, these bounds, and the largest of the others.
+        """The squares whose first bound is above, g in them, their bounds, and the largest of all others.
 
-        A few at a time: what is made on the way takes many times the memory of what is kept.
+        A few at a time: the work on the way takes many times the memory of the result.
         """
         beta, rho = self.cone.beta_per_km, self._half_diagonal_km / squares.parts
-        kept, count, closed = np.empty((8, len(squares.node))), 0, 0.0
+        values, count, closed = np.empty((8, len(squares.node))), 0, 0.0
         for start in range(0, len(squares.node), _AT_ONCE):
             some = np.arange(start, min(start + _AT_ONCE, len(squares.node)))
             mean = self._mean(squares.only(some), rho, self._tolerance)
@@ -162,9 +162,9 @@ class Law:
             above = bound > threshold
             closed = max(closed, float(bound[~above].max(initial=0.0)))
             now = np.stack((*mean, bound, some))[:, above]
-            kept[:, count : count + now.shape[1]] = now
+            values[:, count : count + now.shape[1]] = now
             count += now.shape[1]
-        *parts, bound, numbers = kept[:, :count]
+        *parts, bound, numbers = values[:, :count]
         return squares.only(numbers.astype(np.int64)), Mean(*parts), bound, closed
 
     @property
@@ -209,14 +209,14 @@ class Law:
             now = order[start : start + _MANY_LOOKS]
             if self.cone.beta_per_km + steep[now[0]] <= worst:
                 break
-            seen, _ = self._steepest.at(places[now], mean.only(now), 0.0, worst)
-            worst = max(worst, float(seen.max()))
+            losses, _ = self._steepest.at(places[now], mean.only(now), 0.0, worst)
+            worst = max(worst, float(losses.max()))
         return worst
 
     def worst_at(self, places_km: FloatArray) -> float:
         """The worst loss at some places (k, 2) of the rectangle; no bound on anything, for a search."""
-        seen, _ = self._steepest.at(places_km, self._mean_of(places_km, 0.0), 0.0)
-        return float(seen.max())
+        losses, _ = self._steepest.at(places_km, self._mean_of(places_km, 0.0), 0.0)
+        return float(losses.max())
 
     @cached_property
     def _tolerance(self) -> float:
@@ -282,9 +282,9 @@ class Law:
         grows = math.exp(self.cone.beta_per_km * rho)  # Z falls at most so much in a square
         while unsure.size:
             near = WindowSums(lattice, self.weights, self.cone, self.side_km, reach_km)
-            found, beyond = near.at(self._in_cells(squares.only(unsure), lattice), rho)
-            found[0] += self._floor
-            sums[:, unsure], share[unsure] = found, beyond * grows / found[0]
+            near_sums, beyond = near.at(self._in_cells(squares.only(unsure), lattice), rho)
+            near_sums[0] += self._floor
+            sums[:, unsure], share[unsure] = near_sums, beyond * grows / near_sums[0]
             unsure = unsure[share[unsure] > _BEYOND * tolerance]
             reach_km *= 2.0
         return self._expanded(sums / sums[0], rho, share)
@@ -296,8 +296,8 @@ class Law:
         sums, noise = np.empty((11, which.size)), np.empty(which.size)
         for number, (east, north) in enumerate(inner.tolist()):
             members = np.flatnonzero(which == number)
-            found, off = whole.at(east, north, rho)
-            sums[:, members] = found[:, row[members], column[members]]
+            whole_sums, off = whole.at(east, north, rho)
+            sums[:, members] = whole_sums[:, row[members], column[members]]
             noise[members] = off
         sums[0] = np.maximum(sums[0], 0.0) + self._floor
         sums[10] = np.maximum(sums[10], 0.0)

@@ -94,11 +94,11 @@ class PositionalElastic(Mechanism):
     ) -> PositionalElastic:
         """A law in whole numbers, with a promise that was checked when it was published or read, if any."""
         beta = law.cone.beta_per_km
-        made = cls(space, beta_per_km=beta, weights=law.weights, step=step, rim=rim)
-        made.law = law
+        mechanism = cls(space, beta_per_km=beta, weights=law.weights, step=step, rim=rim)
+        mechanism.law = law
         if promise is not None:
-            made._fixed = promise
-        return made
+            mechanism._fixed = promise
+        return mechanism
 
     # -- the promise ---------------------------------------------------------------------------
 
@@ -125,10 +125,10 @@ class PositionalElastic(Mechanism):
 
     def closed_form_loss(self) -> PrivacyLoss:
         """The certificate, a little above the exact loss."""
-        found, how = self.certificate, "a bound over all positions"
-        east, north = (origin_km(self.space) + np.array(found.worst_km)).tolist()
+        proof, how = self.certificate, "a bound over all positions"
+        east, north = (origin_km(self.space) + np.array(proof.worst_km)).tolist()
         return PrivacyLoss(
-            found.epsilon_per_km, None, None, False, how, self.slack, (east, north), self.law.keeps
+            proof.epsilon_per_km, None, None, False, how, self.slack, (east, north), self.law.keeps
         )
 
     def parameters(self) -> dict[str, Any]:
@@ -166,8 +166,8 @@ class PositionalElastic(Mechanism):
         """One report for each place (…, 2) in the plane of the space, in km."""
         places = plane_coordinates("places_km", places_km) - origin_km(self.space)
         steps = self.law.steps_of(places)
-        drawn = self.law.sample(steps.reshape(-1, 2), checked_randomness(randomness))
-        return drawn.reshape(steps.shape[:-1])
+        reports = self.law.sample(steps.reshape(-1, 2), checked_randomness(randomness))
+        return reports.reshape(steps.shape[:-1])
 
     def _sample(self, cells: IntArray, randomness: Randomness) -> IntArray:
         """From a position drawn evenly in each cell first: for simulations, since the promise is about
@@ -407,13 +407,13 @@ def on_one_lattice(places: Points, promises_per_km: Sequence[float]) -> Points:
     A mechanism for any of them, whatever it is designed for, then has its reports at the same whole numbers.
     Raises as :func:`step_among`.
     """
-    step = max(step_among(places, each) for each in promises_per_km)
+    step = max(step_among(places, promise) for promise in promises_per_km)
     points = centres_over(places, step=step, rim=0).points
     settled = Points.on_lattice(
         places.plane, points, step=step, cell_km=places.cell_km, around=places.around
     )
-    for each in promises_per_km:
-        step_among(settled, each)
+    for promise in promises_per_km:
+        step_among(settled, promise)
     return settled
 
 

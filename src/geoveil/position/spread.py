@@ -160,10 +160,10 @@ class SpreadKernel(Operator):
         rows, columns = (np.arange(size) - lattice.rim for size in self._sides)
         total = total[..., rows, :] if lattice.rim else total[..., : lattice.rows, :]
         product = scipy.fft.irfft(total, width, axis=-1, workers=workers)
-        found = lattice.gather(product[..., columns] if lattice.rim else product)
+        result = lattice.gather(product[..., columns] if lattice.rim else product)
         if self._apart:
-            found = found + self._apart * values.sum(axis=-1, keepdims=True)
-        return found
+            result = result + self._apart * values.sum(axis=-1, keepdims=True)
+        return result
 
     def _on(self, backend: Backend) -> MovedOperator:
         xp, lattice, torus = backend.xp, self.lattice, Torus(backend, self._shape)
@@ -189,8 +189,8 @@ class SpreadKernel(Operator):
             stacked = xp.reshape(xp.stack(laws, axis=-3), layers)
             if within is not None:
                 stacked = within.take(stacked)
-            found = xp.reshape(stacked, (*theta.shape[:-1], self.shape[1]))
-            return found + self._apart * xp.sum(theta, axis=-1, keepdims=True)
+            flat = xp.reshape(stacked, (*theta.shape[:-1], self.shape[1]))
+            return flat + self._apart * xp.sum(theta, axis=-1, keepdims=True)
 
         def pull(values: Array) -> Array:
             layered = xp.reshape(values, (*values.shape[:-1], len(spectra), self.cells))
@@ -225,11 +225,11 @@ class SpreadKernel(Operator):
     def columns(self, chosen: IntArray) -> FloatArray:
         layer, cell = np.divmod(chosen, self.cells)
         inside = np.array([(at.east, at.north) for at in self.layers])[layer]
-        centres, found = self.centres.points_km, np.empty((self.centres.size, chosen.size))
+        centres, matrix = self.centres.points_km, np.empty((self.centres.size, chosen.size))
         places = centres[cell] + self.cell_km * inside
         for part, near in kernel_by_rows(self.cone, centres, places):
-            found[part] = near
-        return found
+            matrix[part] = near
+        return matrix
 
 
 class ListedKernel(DenseOperator):
@@ -267,7 +267,7 @@ class PlacesInCells(Places):
     Cost: that of a product of the mechanism, whose rows are means of these.
     """
 
-    _made_of = ("_spread", "_weights", "_total", "_kept")
+    _made_of = ("_spread", "_weights", "_total", "_existing")
 
     def __init__(
         self,
@@ -276,10 +276,10 @@ class PlacesInCells(Places):
         alike: str | None = None,
     ) -> None:
         self._spread, self._weights, self.alike = spread, weights, alike
-        kept: IntArray = np.flatnonzero(self._shares)  # at an edge, several places are moved to one
-        everything = kept.size == spread.shape[1]
-        self._kept = None if everything else Selection(kept, spread.shape[1])
-        """Which places there are; ``None`` for all."""
+        places: IntArray = np.flatnonzero(self._shares)  # at an edge, several are moved to one
+        everything = places.size == spread.shape[1]
+        self._existing = None if everything else Selection(places, spread.shape[1])
+        """Which places exist; ``None`` for all."""
         self._total = self._there(spread.push(weights))  # Z
 
     # Asked for once, and large: made when they are asked for, not kept for every round of a campaign.
@@ -304,11 +304,11 @@ class PlacesInCells(Places):
     @property
     def _numbers(self) -> IntArray:
         """(places,): of the columns of the kernel."""
-        return np.arange(self._spread.shape[1]) if self._kept is None else self._kept.places
+        return np.arange(self._spread.shape[1]) if self._existing is None else self._existing.places
 
     def _there(self, values: FloatArray) -> FloatArray:
         """(…, columns of the kernel) → (…, places)."""
-        return values if self._kept is None else self._kept.take(values)
+        return values if self._existing is None else self._existing.take(values)
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -316,7 +316,7 @@ class PlacesInCells(Places):
 
     def _push(self, theta: FloatArray) -> FloatArray:
         scaled = theta / self._total
-        everywhere = scaled if self._kept is None else self._kept.put(scaled)
+        everywhere = scaled if self._existing is None else self._existing.put(scaled)
         return self._spread._pull(everywhere) * self._weights
 
     def _push_noise(self, theta: FloatArray) -> FloatArray:
@@ -331,7 +331,7 @@ class PlacesInCells(Places):
         return self._spread._push_noise(values * self._weights) / self._total
 
     def _row(self, row: int) -> FloatArray:
-        column = row if self._kept is None else int(self._kept.places[row])
+        column = row if self._existing is None else int(self._existing.places[row])
         return self._spread._column(column) * self._weights / self._total[row]
 
     def _column(self, column: int) -> FloatArray:
@@ -340,11 +340,11 @@ class PlacesInCells(Places):
 
     def columns(self, chosen: IntArray) -> FloatArray:
         layers = [self._spread.positions_km(layer) for layer in self._spread.layers]
-        places, found = (
+        places, matrix = (
             np.concatenate(layers)[self._numbers],
             np.empty((self.shape[0], chosen.size)),
         )
         centres = self._spread.centres.points_km[chosen]
         for part, near in kernel_by_rows(self._spread.cone, places, centres):
-            found[part] = near * self._weights[chosen] / self._total[part, None]
-        return found
+            matrix[part] = near * self._weights[chosen] / self._total[part, None]
+        return matrix

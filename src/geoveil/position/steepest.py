@@ -59,28 +59,28 @@ class Steepest:
     def at(
         self, places_km: FloatArray, mean: Mean, rho: float, enough: float = 0.0
     ) -> tuple[FloatArray, FloatArray]:
-        """(k,), (k,): the largest at the places, and at most within ρ of them.
+        """(k,), (k,): the largest |a_y − g| at the places, and a bound on it within ρ of them.
 
-        Tiles of which the bound is at most ``enough`` count with that, and are not looked at: then the first
-        is the largest that was seen, and the second may be above what it would be, but not above ``enough``.
+        Tiles whose bound is at most ``enough`` count with that bound and are not looked at: the first is then
+        the largest over the others, and the second may be too high only where it is at most ``enough``.
         """
         at, within = self._bounds(places_km, mean, rho)
         matters = within * (1.0 + 1e-12) + mean.rest[:, None] > enough
         squares, most = np.zeros(len(places_km)), np.zeros(len(places_km))
-        first, asked = within.argmax(axis=1), np.flatnonzero(matters.any(axis=1))
-        squares[asked], most[asked] = self._walk(asked, first[asked], places_km, mean, rho)
-        matters[asked, first[asked]] = False
+        first, rows = within.argmax(axis=1), np.flatnonzero(matters.any(axis=1))
+        squares[rows], most[rows] = self._walk(rows, first[rows], places_km, mean, rho)
+        matters[rows, first[rows]] = False
         place, tile = np.nonzero(
             matters & ((at * at > squares[:, None]) | (within > most[:, None]))
         )
-        within[asked, first[asked]] = 0.0
+        within[rows, first[rows]] = 0.0
         within[place, tile] = 0.0
         if place.size:
             more = self._walk(place, tile, places_km, mean, rho)
             starts = np.flatnonzero(np.diff(place, prepend=-1))
-            for found, values in zip((squares, most), more, strict=True):
-                found[place[starts]] = np.maximum(
-                    found[place[starts]], np.maximum.reduceat(values, starts)
+            for largest, values in zip((squares, most), more, strict=True):
+                largest[place[starts]] = np.maximum(
+                    largest[place[starts]], np.maximum.reduceat(values, starts)
                 )
         if enough > 0.0:
             most = np.maximum(most, np.where(matters, 0.0, within).max(axis=1))
@@ -116,11 +116,11 @@ class Steepest:
         step = max(1, _TOGETHER // self._centres.shape[1])
         for start in range(0, place.size, step):
             part = slice(start, start + step)
-            found = self._looked(places[place[part]], tile[part], mean.only(place[part]), rho)
-            squares[part], most[part] = found
+            both = self._over_tile(places[place[part]], tile[part], mean.only(place[part]), rho)
+            squares[part], most[part] = both
         return squares, most
 
-    def _looked(
+    def _over_tile(
         self, places: FloatArray, tile: IntArray, mean: Mean, rho: float
     ) -> tuple[FloatArray, FloatArray]:
         g_east, g_north, j_ee, j_en, j_nn = (part[:, None] for part in mean[:5])

@@ -110,16 +110,16 @@ class WholeLaw:
         return self.slack_at(claim) <= promise.slack and self._certified_at(claim)
 
     def _certified_at(self, claim_per_km: float) -> bool:
-        known: dict[float, bool] = self.__dict__.setdefault("_claims", {})
-        made: PositionCertificate | None = self.__dict__.get("certificate")
-        if made is not None and made.epsilon_per_km <= claim_per_km:  # shown when it was designed
+        answers: dict[float, bool] = self.__dict__.setdefault("_claims", {})
+        designed: PositionCertificate | None = self.__dict__.get("certificate")
+        if designed is not None and designed.epsilon_per_km <= claim_per_km:  # shown at its design
             return True
-        if claim_per_km not in known:
-            found = self._law.certify(claim_per_km)
-            if found.seen_per_km <= claim_per_km < found.epsilon_per_km < math.inf:
-                found = self.certificate  # neither shown nor broken: what a design goes by decides
-            known[claim_per_km] = found.epsilon_per_km <= claim_per_km
-        return known[claim_per_km]
+        if claim_per_km not in answers:
+            certificate = self._law.certify(claim_per_km)
+            if certificate.seen_per_km <= claim_per_km < certificate.epsilon_per_km < math.inf:
+                certificate = self.certificate  # neither shown nor broken: a design's decides
+            answers[claim_per_km] = certificate.epsilon_per_km <= claim_per_km
+        return answers[claim_per_km]
 
     # -- the kernel ----------------------------------------------------------------------------
 
@@ -197,12 +197,12 @@ class WholeLaw:
         """
         inside = self.centres.moved_inside(steps)
         reports = np.empty(len(inside), dtype=np.int64)
-        left = np.arange(len(inside))
-        if left.size >= _CROWD:
-            left = self._sample_crowds(inside, reports, randomness)
+        waiting = np.arange(len(inside))
+        if waiting.size >= _CROWD:
+            waiting = self._sample_crowds(inside, reports, randomness)
         width = max(1, _ROWS // self.centres.size)
-        for start in range(0, left.size, width):
-            some = left[start : start + width]
+        for start in range(0, waiting.size, width):
+            some = waiting[start : start + width]
             sums = np.cumsum(self.rows_at(inside[some]), axis=1)
             reports[some] = (sums <= below_each(sums[:, -1], randomness)[:, None]).sum(axis=1)
         return reports
@@ -212,9 +212,9 @@ class WholeLaw:
     ) -> IntArray:
         """Fill in reports of people who share a square; returns whose are missing.
 
-        y is drawn ∝ c(y)·U(y), U(y) ≥ T[⌊|x − y|⌋] for every x of the square, and kept with probability
-        T[⌊|x − y|⌋]/U(y): what is kept has the chances of the row of x, exactly, and who keeps nothing is as
-        before the draw.
+        y is drawn ∝ c(y)·U(y), U(y) ≥ T[⌊|x − y|⌋] for every x of the square, and accepted with
+        probability T[⌊|x − y|⌋]/U(y): an accepted y has the chances of the row of x, exactly, and whoever
+        accepts none is as before the draw.
         """
         side = max(1, math.floor(_BLOCK / (self.cone.beta_per_km * self.centres.pitch_km)))
         column, row = ((inside - self.centres.low) // side).T
@@ -230,15 +230,15 @@ class WholeLaw:
             low = np.stack((some & 0xFFFFFFFF, some >> 32), -1) * side + corner
             bound = self._bound_over(low, side)  # U
             sums = np.cumsum(self.weights * bound, axis=1)
-            left = order[ends[start] : ends[start + len(some)]]
+            people = order[ends[start] : ends[start + len(some)]]
             for _ in range(_TRIES):
-                of = square[left] - start
-                drawn = _place_in(sums, of, below_each(sums[of, -1], randomness))
-                kernel = self.table[self._distance(inside[left] - self.centres.points[drawn])]
-                kept = below_each(bound[of, drawn], randomness) < kernel
-                reports[left[kept]] = drawn[kept]
-                left = left[~kept]
-            missing.append(left)
+                of = square[people] - start
+                proposals = _place_in(sums, of, below_each(sums[of, -1], randomness))
+                kernel = self.table[self._distance(inside[people] - self.centres.points[proposals])]
+                accepted = below_each(bound[of, proposals], randomness) < kernel
+                reports[people[accepted]] = proposals[accepted]
+                people = people[~accepted]
+            missing.append(people)
         return np.concatenate(missing)
 
     def _bound_over(self, low: IntArray, side: int) -> IntArray:
@@ -299,10 +299,10 @@ def below_each(totals: IntArray, randomness: Randomness) -> IntArray:
     """A whole number exactly even in 0 … total − 1 for each total below 2⁶³, by rejection."""
     # 2^bits ≥ total, up to rounding
     bits = np.frexp(totals.astype(np.float64))[1].astype(np.uint64)
-    drawn = np.empty(totals.size, dtype=np.int64)
-    left = np.arange(totals.size)
-    while left.size:
-        kept = np.uint64(64) - np.minimum(bits[left], np.uint64(63))
-        drawn[left] = (randomness.words(left.size) >> kept).astype(np.int64)
-        left = left[drawn[left] >= totals[left]]
-    return drawn
+    numbers = np.empty(totals.size, dtype=np.int64)
+    waiting = np.arange(totals.size)
+    while waiting.size:
+        shift = np.uint64(64) - np.minimum(bits[waiting], np.uint64(63))
+        numbers[waiting] = (randomness.words(waiting.size) >> shift).astype(np.int64)
+        waiting = waiting[numbers[waiting] >= totals[waiting]]
+    return numbers
