@@ -203,9 +203,9 @@ def _advance(program: ColumnProgram, point: Point) -> Point:
     dual, rows = program.dual_residual(point), 1.0 - point.columns.sum(axis=1)
     total, products = point.complementarity(), -point.slack * point.price
     ahead = newton.direction(products, dual, rows)
-    left = point.moved(ahead, *point.longest_steps(ahead)).complementarity()
+    predicted = point.moved(ahead, *point.longest_steps(ahead)).complementarity()
     # Mehrotra: aim at products as small as the prediction got them, and make up for its second order.
-    centre = total / point.slack.size * (left / total) ** 3
+    centre = total / point.slack.size * (predicted / total) ** 3
     products = centre + products - ahead.slack * ahead.price
     step = newton.direction(products, dual, rows)
     lengths = point.longest_steps(step)

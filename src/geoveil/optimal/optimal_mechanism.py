@@ -72,15 +72,15 @@ class PrivacyConstraints:
         graph = np.full(self.weights.shape, np.inf)
         graph[pairs[:, 0], pairs[:, 1]] = self.weights[pairs[:, 0], pairs[:, 1]]
         chains = csgraph.shortest_path(csgraph.csgraph_from_dense(graph, null_value=np.inf))
-        wanted = np.isfinite(self.weights) & (self.weights > 0)
-        return pairs, float((chains[wanted] / self.weights[wanted]).max(initial=1.0))
+        limited = np.isfinite(self.weights) & (self.weights > 0)
+        return pairs, float((chains[limited] / self.weights[limited]).max(initial=1.0))
 
 
 def spanner(losses: FloatArray, stretch: float) -> tuple[IntArray, FloatArray]:
     """Greedy t-spanner: pairs taken from short to long unless a chain of at most t times exists.
 
     Returns the pairs, both directions of each, and the lengths of the shortest chains.
-    Cost: m² per pair kept. Reference: Bordenabe et al., CCS 2014, §3.2.
+    Cost: m² per pair of the spanner. Reference: Bordenabe et al., CCS 2014, §3.2.
 
     >>> pairs, lengths = spanner(np.abs(np.subtract.outer([0.0, 1, 3], [0.0, 1, 3])), 1.0)
     >>> pairs.tolist(), float(lengths[0, 2])
@@ -90,17 +90,17 @@ def spanner(losses: FloatArray, stretch: float) -> tuple[IntArray, FloatArray]:
     order = np.argsort(losses[first, second], kind="stable")
     lengths = np.full(losses.shape, np.inf)
     np.fill_diagonal(lengths, 0.0)
-    kept = []
+    edges = []
     for a, b in zip(first[order].tolist(), second[order].tolist(), strict=True):
         loss = losses[a, b]
         if np.isinf(loss):
             break
         if lengths[a, b] > stretch * loss * _SAME:
-            kept.append((a, b))
+            edges.append((a, b))
             through = (lengths[:, a] + loss)[:, None] + lengths[b]
             np.minimum(lengths, through, out=lengths)
             np.minimum(lengths, through.T, out=lengths)
-    one_way = np.array(kept, dtype=np.int64).reshape(-1, 2)
+    one_way = np.array(edges, dtype=np.int64).reshape(-1, 2)
     return np.concatenate([one_way, one_way[:, ::-1]]), lengths
 
 
@@ -265,26 +265,26 @@ def optimal_mechanism(
 
 @dataclass(frozen=True)
 class _Task:
-    """One program: its costs (m, m), the constraints as promised and as kept, and when to stop."""
+    """One program: its costs (m, m), the constraints as promised and a little tighter, and when to stop."""
 
     costs: FloatArray
     promised: PrivacyConstraints
-    kept: PrivacyConstraints
+    tight: PrivacyConstraints
     gap: float
     most_steps: int
     progress: Progress
 
     def all_pairs(self) -> tuple[FloatArray, Optimality]:
         """Solve, adding the constraints that turn out broken, until the gap is reached."""
-        used, wanted = self.kept.direct.copy(), self.gap / 2
+        used, inner_gap = self.tight.direct.copy(), self.gap / 2
         if len(self.costs) > _AT_ONCE:
-            pairs, _ = self.kept.sparse(_FIRST_STRETCH)
-            used, wanted = np.zeros_like(used), max(wanted, _FIRST_GAP)
+            pairs, _ = self.tight.sparse(_FIRST_STRETCH)
+            used, inner_gap = np.zeros_like(used), max(inner_gap, _FIRST_GAP)
             used[pairs[:, 0], pairs[:, 1]] = True
         bound, steps, rounds = -math.inf, 0, 0
         while True:
             pairs = np.argwhere(used)
-            solved = self._solve(pairs, self.kept, wanted, self.most_steps - steps)
+            solved = self._solve(pairs, self.tight, inner_gap, self.most_steps - steps)
             rounds, steps = rounds + 1, steps + solved.steps
             bound = max(bound, self._bound(pairs, solved))
             matrix, reached = self._judged(solved, bound, len(pairs), 1.0)
@@ -292,16 +292,16 @@ class _Task:
             if reached.gap <= self.gap or steps >= self.most_steps:
                 return matrix, reached
             more = self._broken(solved.columns) & ~used
-            if wanted <= self.gap / 2 and not more.any():
+            if inner_gap <= self.gap / 2 and not more.any():
                 return matrix, replace(reached, stopped=ROUNDING) if solved.converged else reached
             used |= more
-            wanted = self.gap / 2
+            inner_gap = self.gap / 2
 
     def on_spanner(self, stretch: float) -> tuple[FloatArray, Optimality]:
         """Solve for the pairs of a spanner: losses divided by its stretch, and whole for the bound."""
-        pairs, reached = self.kept.sparse(stretch)
-        solved = self._solve(pairs, self.kept.scaled(1.0 / reached), self.gap / 2, self.most_steps)
-        relaxed = self._solve(pairs, self.kept, self.gap / 2, self.most_steps)
+        pairs, reached = self.tight.sparse(stretch)
+        solved = self._solve(pairs, self.tight.scaled(1.0 / reached), self.gap / 2, self.most_steps)
+        relaxed = self._solve(pairs, self.tight, self.gap / 2, self.most_steps)
         return self._judged(solved, self._bound(pairs, relaxed), len(pairs), reached)
 
     def _solve(
@@ -309,8 +309,8 @@ class _Task:
     ) -> Solved:
         def tell(loss: float, bound: float) -> None:
             missing = min(1.0, max((loss - bound) / max(loss, 1e-300), self.gap))
-            done = math.log(missing) / math.log(self.gap) if self.gap < 1 else 1.0
-            self.progress(min(done, 1.0), f"gap {missing:.1e}, {len(pairs)} pairs")
+            fraction = math.log(missing) / math.log(self.gap) if self.gap < 1 else 1.0
+            self.progress(min(fraction, 1.0), f"gap {missing:.1e}, {len(pairs)} pairs")
 
         first, second = pairs.T
         program = ColumnProgram(self.costs, pairs, constraints.factors[first, second])
@@ -329,7 +329,7 @@ class _Task:
         self, solved: Solved, bound: float, pairs: int, stretch: float
     ) -> tuple[FloatArray, Optimality]:
         """The matrix made private, and what is known about it."""
-        matrix = repair(solved.columns, self.kept, self.costs)
+        matrix = repair(solved.columns, self.tight, self.costs)
         loss = float(np.vdot(self.costs, matrix))
         extra = loss - float(np.vdot(self.costs, solved.columns))
         least = max(bound, 0.0)  # no loss is negative
@@ -341,9 +341,9 @@ class _Task:
 
     def _broken(self, columns: FloatArray) -> BoolArray:
         """(m, m): the pairs whose constraint some report breaks."""
-        rows = zip(self.kept.factors, columns, strict=True)
+        rows = zip(self.tight.factors, columns, strict=True)
         excess = np.stack([(row[:, None] * columns - own).max(axis=1) for row, own in rows])
-        excess[~self.kept.direct] = 0.0
+        excess[~self.tight.direct] = 0.0
         return np.asarray(excess > _BROKEN)
 
 

@@ -160,8 +160,8 @@ class RadialPromise:
 
 def _end(weights: FloatArray, share: float) -> int:
     """The first index beyond which no more than a share of the total is left."""
-    left = np.cumsum(weights[::-1])[::-1]
-    return int(np.count_nonzero(left > share * left[0]))
+    tails = np.cumsum(weights[::-1])[::-1]
+    return int(np.count_nonzero(tails > share * tails[0]))
 
 
 def _length_km(privacy: Guarantee) -> float:
@@ -241,10 +241,10 @@ class OptimalNoise(CircularNoise):
         return 0.0 if missing <= 0 else missing / self.loss_reached
 
     def __repr__(self) -> str:
-        known = self.optimality
+        optimality = self.optimality
         return (
             f"OptimalNoise({self.loss!r} {self.loss_reached:.6g}, at most {self.gap:.2g} of it above "
-            f"the optimum; {known.rings} rings of {known.width_km:.4g} km, {known.stopped})"
+            f"the optimum; {optimality.rings} rings of {optimality.width_km:.4g} km, {optimality.stopped})"
         )
 
 
@@ -278,7 +278,7 @@ def optimal_noise(
     """
     tell, limits = told(progress), RingLimits.of(bound_per_km2, tightness)
     promise = RadialPromise.of(privacy, region, loss, limits)
-    wanted, most = positive("gap", gap), count("most_rings", most_rings, least=64)
+    gap, most = positive("gap", gap), count("most_rings", most_rings, least=64)
     width = promise.part_km(promise.reach_km / _FIRST_RINGS)
     best, lowest, expected = None, 0.0, None
     while promise.reach_km / width <= most:
@@ -287,8 +287,8 @@ def optimal_noise(
         lowest = max(lowest, solved.bound)
         best = _noise(rings, promise, loss, limits, lowest, solved.pairs) or best
         reached = 1.0 if best is None else best.gap
-        tell(min(1.0, wanted / max(reached, 1e-300)), f"{rings.count} rings")
-        if reached <= wanted:
+        tell(min(1.0, gap / max(reached, 1e-300)), f"{rings.count} rings")
+        if reached <= gap:
             break
         # the tight pairs among rings half as wide, to begin with there
         width, expected = width / 2.0, np.hstack([2 * solved.pairs, 2 * solved.pairs + 1])
@@ -297,7 +297,7 @@ def optimal_noise(
             f"{most} rings were too few to find a noise with these limits; raise most_rings, or "
             "loosen the bound or the tightness"
         )
-    stopped = "within the gap" if best.gap <= wanted else "the rings ran out"
+    stopped = "within the gap" if best.gap <= gap else "the rings ran out"
     best.optimality = replace(best.optimality, stopped=stopped)
     return best
 
@@ -314,12 +314,12 @@ def _solved_bound(
             "ε above that promises nothing that noise could be made for"
         )
     costs = rings.least_losses(loss, 0.0 if free else math.exp(level))
-    found = rings.solve(costs, limits, beyond=float(loss.at(rings.edges[-1])), expected=expected)
-    if found is None:
+    solution = rings.solve(costs, limits, beyond=float(loss.at(rings.edges[-1])), expected=expected)
+    if solution is None:
         raise InvalidInput(_why_empty(rings, limits))
     # without a promise only the bound caps the innermost ring: its share is a constant
-    bound = found.bound - (limits.bound * float(rings.inward(loss)[0]) if free else 0.0)
-    return replace(found, bound=bound)
+    bound = solution.bound - (limits.bound * float(rings.inward(loss)[0]) if free else 0.0)
+    return replace(solution, bound=bound)
 
 
 def _noise(
@@ -351,7 +351,7 @@ def _noise(
 
 
 def _extended(rings: Rings, promise: RadialPromise, densities: FloatArray) -> FloatArray:
-    """The smallest private densities above the given ones, out to where nothing is left."""
+    """The smallest private densities that are nowhere below these, out to where nothing is left."""
     decreasing = np.maximum.accumulate(densities[::-1])[::-1]
     if promise.stated is None:
         return _flattened(decreasing[decreasing > 0])
@@ -383,9 +383,9 @@ def _why_empty(rings: Rings, limits: RingLimits) -> str:
     if rings.solve(free, RingLimits(limits.bound)) is None:
         return f"{bound} must leave room for a noise; raise it"
     if rings.solve(free, RingLimits(math.inf, limits.tightness)) is None:
-        radius, least, asked = rings.tightest(RingLimits(math.inf, limits.tightness))
+        radius, least, tail = rings.tightest(RingLimits(math.inf, limits.tightness))
         return (
-            f"tightness (ρ({radius:.4g} km) = {asked:.4g}) must be at least {least:.4g} there: the promise "
+            f"tightness (ρ({radius:.4g} km) = {tail:.4g}) must be at least {least:.4g} there: the promise "
             "spreads the noise that far; allow a heavier tail or more loss"
         )
     return f"{bound} and tightness must be possible together; raise the bound or the tail"

@@ -67,8 +67,8 @@ class TablePrivacy(Guarantee):
     def loss(self, distance_km: ArrayLike) -> FloatArray:
         distance = lengths("distance_km", distance_km)
         values = np.append(self.losses, math.inf)
-        found = values[np.searchsorted(self.distances_km, distance, side="left")]
-        return np.where(distance > 0, found, 0.0)
+        losses = values[np.searchsorted(self.distances_km, distance, side="left")]
+        return np.where(distance > 0, losses, 0.0)
 
     def sentence(self, unit: str | None = None) -> str:
         parts = zip(self.losses, self.distances_km, strict=True)
@@ -186,8 +186,8 @@ def superadditive_from_km(privacy: Guarantee) -> float | None:
     if _proportional(privacy):
         return 0.0
     moves = _distances(privacy)
-    tried = [moves[:: max(1, moves.size // 800)], privacy._corners()]
-    candidates, single = np.unique(np.concatenate(tried)), privacy.loss(moves)
+    starts = [moves[:: max(1, moves.size // 800)], privacy._corners()]
+    candidates, single = np.unique(np.concatenate(starts)), privacy.loss(moves)
     holds = np.zeros(candidates.size, dtype=np.bool_)
     for place, start in enumerate(candidates.tolist()):
         sums = (privacy.loss(start) + single) * (1 - _TOLERANCE) - _TOLERANCE
@@ -228,7 +228,7 @@ class Region:
     def __post_init__(self) -> None:
         instance("name", self.name, str, "a text")
         yes_or_no("is_disk", self.is_disk)
-        disk, diameter = (lengths(each, getattr(self, each)) for each in ("disk_km", "diameter_km"))
+        disk, diameter = (lengths(name, getattr(self, name)) for name in ("disk_km", "diameter_km"))
         if disk.ndim or diameter.ndim or disk > diameter:
             raise InvalidInput(
                 "diameter_km must be one length, and disk_km another that is no longer"
@@ -291,8 +291,8 @@ class Region:
             possible = difference_km <= self.diameter_km + tolerance_km
             return np.where(possible, difference_km, math.inf)
         lengths = np.append(self.lengths_km, math.inf)
-        found = lengths[np.searchsorted(lengths, difference_km - tolerance_km)]
-        return np.where(found <= total_km + tolerance_km, found, math.inf)
+        shortest = lengths[np.searchsorted(lengths, difference_km - tolerance_km)]
+        return np.where(shortest <= total_km + tolerance_km, shortest, math.inf)
 
 
 @dataclass(frozen=True)

@@ -187,8 +187,8 @@ class Rings:
         if limits.tightness is not None:
             # a noise must keep to ρ up to the next radius, a bound on all noise only here
             at = self.edges[1:] if beyond is None else self.edges[:-1]
-            asked = np.asarray(limits.tightness(at))
-            tails = np.where(asked > _LIGHTEST, asked, 1.0)
+            allowed = np.asarray(limits.tightness(at))
+            tails = np.where(allowed > _LIGHTEST, allowed, 1.0)
             tails = np.append(tails, np.ones(costs.size - self.count))
         distances = self._needed()
         few = distances.size <= _FEW
@@ -212,17 +212,17 @@ class Rings:
             pairs = np.hstack([pairs, more])
 
     def tightest(self, limits: RingLimits) -> tuple[float, float, float]:
-        """Where tails cannot be as light as asked: the radius, the least tail there, the tail asked for."""
+        """Where tails cannot be as light as they must: the radius, the least tail there, the tail allowed."""
         worst = (0.0, 0.0, 0.0)
         if limits.tightness is None:
             return worst
         for at in np.unique(np.linspace(1, self.count - 1, 32).astype(np.int64)).tolist():
             beyond = np.where(np.arange(self.count) >= at, 1.0, 0.0)
-            found = self.solve(beyond, RingLimits(limits.bound))
-            asked = float(limits.tightness(np.asarray(self.edges[at])))
-            least = 0.0 if found is None else float((found.densities * self.areas * beyond).sum())
-            if least - asked > worst[1] - worst[2]:
-                worst = (float(self.edges[at]), least, asked)
+            best = self.solve(beyond, RingLimits(limits.bound))
+            allowed = float(limits.tightness(np.asarray(self.edges[at])))
+            least = 0.0 if best is None else float((best.densities * self.areas * beyond).sum())
+            if least - allowed > worst[1] - worst[2]:
+                worst = (float(self.edges[at]), least, allowed)
         return worst
 
     def _needed(self) -> IntArray:
@@ -245,9 +245,9 @@ class Rings:
         """(2, n): for each ring that lies too low, the inner ring that shows it most."""
         least, shown_by = np.zeros(self.count), np.zeros(self.count, dtype=np.int64)
         for k in distances.tolist():
-            asked = densities[:-k] * math.exp(-self.levels[k])
-            higher = asked > least[k:]
-            least[k:][higher] = asked[higher]
+            needed = densities[:-k] * math.exp(-self.levels[k])
+            higher = needed > least[k:]
+            least[k:][higher] = needed[higher]
             shown_by[k:][higher] = np.flatnonzero(higher)
         low = np.flatnonzero(densities < least * (1 - _BROKEN) - _BROKEN / self.areas)
         return np.stack([shown_by[low], low])
@@ -259,11 +259,11 @@ class Rings:
         level = np.r_[self.levels[outer - inner], np.zeros(self.count - 1)]
         first, other = np.r_[inner, everywhere[1:]], np.r_[outer, everywhere[:-1]]
         # m/a ≤ e^{level}·m′/a′, both sides divided by what is largest
-        left = np.exp(-level) * self.areas[other] / self.areas[first]
-        largest = np.maximum(left, 1.0)
+        factor = np.exp(-level) * self.areas[other] / self.areas[first]
+        largest = np.maximum(factor, 1.0)
         at = np.arange(first.size)
         return sparse.csr_array(
-            (np.r_[left / largest, -1.0 / largest], (np.r_[at, at], np.r_[first, other])),
+            (np.r_[factor / largest, -1.0 / largest], (np.r_[at, at], np.r_[first, other])),
             shape=(at.size, columns),
         )
 

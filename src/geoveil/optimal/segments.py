@@ -40,8 +40,8 @@ class Segments(ByParts):
     def constant(cls, edges: FloatArray, values: FloatArray) -> Segments:
         """A step function; neighbours of equal height become one."""
         starts = np.flatnonzero(np.r_[True, values[1:] != values[:-1]])
-        kept = np.r_[edges[starts], edges[-1]]
-        return cls(kept, values[starts].copy(), values[starts].copy())
+        jumps = np.r_[edges[starts], edges[-1]]
+        return cls(jumps, values[starts].copy(), values[starts].copy())
 
     @property
     def widths(self) -> FloatArray:
@@ -136,28 +136,28 @@ class Segments(ByParts):
         """
         # Per probability: its piece i, the share of the piece's mass below it, and the part t in [0, 1]
         # of the piece that is solved for; (r₀ + w·t) is the radius.
-        wanted = np.atleast_1d(probability).ravel() * self.total
-        piece = np.searchsorted(np.r_[self._before, self.total], wanted, side="right") - 1
+        mass = np.atleast_1d(probability).ravel() * self.total
+        piece = np.searchsorted(np.r_[self._before, self.total], mass, side="right") - 1
         piece = np.clip(piece, 0, np.flatnonzero(self.masses)[-1])
-        share = np.clip((wanted - self._before[piece]) / self.masses[piece], 0.0, 1.0)
+        share = np.clip((mass - self._before[piece]) / self.masses[piece], 0.0, 1.0)
         part = np.where(self.edges[piece] > 0, share, np.sqrt(share))
         low, high = np.zeros_like(part), np.ones_like(part)
-        left = np.arange(part.size)  # those not yet solved
+        unsolved = np.arange(part.size)  # those not yet solved
         for _ in range(_MOST_STEPS):
-            here, at = piece[left], part[left]
-            error = self._share(here, at) - share[left]
-            low[left] = np.where(error < 0, at, low[left])
-            high[left] = np.where(error > 0, at, high[left])
+            here, at = piece[unsolved], part[unsolved]
+            error = self._share(here, at) - share[unsolved]
+            low[unsolved] = np.where(error < 0, at, low[unsolved])
+            high[unsolved] = np.where(error > 0, at, high[unsolved])
             reached = self.edges[here] + self.widths[here] * at
             with np.errstate(divide="ignore", invalid="ignore"):
                 # d share/dt = R(r)·r/∫ R·r over the piece, R relative to its larger end as in _moment
                 heights = self._between(here, at) / np.maximum(self.left[here], self.right[here])
                 slope = heights * reached / self._moment(here, np.ones_like(at))
                 moved = at - error / slope
-            inside = (moved >= low[left]) & (moved <= high[left])
-            part[left] = np.where(inside, moved, (low[left] + high[left]) / 2)
-            left = left[np.abs(part[left] - at) > _SOLVED]
-            if not left.size:
+            inside = (moved >= low[unsolved]) & (moved <= high[unsolved])
+            part[unsolved] = np.where(inside, moved, (low[unsolved] + high[unsolved]) / 2)
+            unsolved = unsolved[np.abs(part[unsolved] - at) > _SOLVED]
+            if not unsolved.size:
                 break
         radius = self.edges[piece] + self.widths[piece] * part
         return radius.reshape(np.shape(probability))

@@ -101,7 +101,7 @@ def optimal_strategy(
     """
     tell = told(progress)
     weights = prior_over(prior, checked_space(space).size)
-    limit, wanted = positive("mean_loss_km", mean_loss_km), positive("gap", gap)
+    limit, gap = positive("mean_loss_km", mean_loss_km), positive("gap", gap)
     size, cells = space.size, np.arange(space.size)
     if size > CELL_LIMIT:
         raise TooLarge(
@@ -129,7 +129,7 @@ def optimal_strategy(
             matrix = limit / reached * matrix + (1.0 - limit / reached) * np.eye(size)
             joint = weights[:, None] * matrix
         errors = losses.T @ joint  # (guesses, reports): what the adversary loses
-        judged = StrategyOptimality(
+        optimality = StrategyOptimality(
             float(errors.min(axis=0).sum()), min(limit, best), float(np.vdot(joint, losses)), limit,
             steps, ROUNDING,
         )  # fmt: skip
@@ -138,22 +138,22 @@ def optimal_strategy(
         rival = errors.argmin(axis=0)
         wrong = errors[rival, cells] < errors[guesses, cells]
         wrong &= ~np.isin(cells * size + rival, pairs[0] * size + pairs[1])
-        if judged.gap <= wanted:
-            judged = replace(judged, stopped="within the gap")
+        if optimality.gap <= gap:
+            optimality = replace(optimality, stopped="within the gap")
             break
         if used < _ENOUGH and not wrong.any():
             break
         pairs = np.concatenate([pairs, np.stack([cells[wrong], rival[wrong]])], axis=1)
         prices = np.r_[prices, np.zeros(int(wrong.sum()))]
-    return OptimalStrategy(space, matrix, judged)
+    return OptimalStrategy(space, matrix, optimality)
 
 
 def _nearest_guesses(space: Space, guesses: IntArray) -> IntArray:
     """(2, n): reports y and the guesses z nearest to the intended one."""
-    wanted = min((2 if space.centres.shape[1] == 1 else _NEIGHBOURS) + 1, space.size)
-    _, near = scipy.spatial.cKDTree(space.centres).query(space.centres, k=wanted)
-    reports = np.repeat(np.arange(space.size), wanted)
-    others = np.asarray(near).reshape(space.size, wanted)[guesses].ravel()
+    number = min((2 if space.centres.shape[1] == 1 else _NEIGHBOURS) + 1, space.size)
+    _, near = scipy.spatial.cKDTree(space.centres).query(space.centres, k=number)
+    reports = np.repeat(np.arange(space.size), number)
+    others = np.asarray(near).reshape(space.size, number)[guesses].ravel()
     different = others != guesses[reports]
     return np.stack([reports[different], others[different]])
 
@@ -186,14 +186,14 @@ class _LargestEntropy:
             return float(self.prior @ logs + values[0] * self.limit), slope
 
         minimize: Any = scipy.optimize.minimize
-        found = minimize(
+        result = minimize(
             dual, prices, jac=True, method="L-BFGS-B", bounds=bounds,
             options={
                 "maxiter": _MOST_STEPS, "maxfun": 2 * _MOST_STEPS, "maxcor": 30,
                 "ftol": 1e-15, "gtol": 1e-9 * self.limit,
             },
         )  # fmt: skip
-        return found.x, int(found.nit)
+        return result.x, int(result.nit)
 
     def channel(self, pairs: IntArray, prices: FloatArray) -> tuple[FloatArray, FloatArray]:
         """The channel (m, m) of the multipliers, and log Z(x)."""
