@@ -205,20 +205,20 @@ class Discs:
         numbers[self.places] = np.arange(self.reports)
         return frozen(numbers)
 
-    def sums(self, values: FloatArray, given: IntArray, wanted: IntArray) -> FloatArray:
-        """(…, given) values at places → (…, wanted): sums over the discs around others.
+    def sums(self, values: FloatArray, sources: IntArray, targets: IntArray) -> FloatArray:
+        """(…, sources) values at places → (…, targets): sums over the discs around those.
 
-        Either all of what is given or all that is wanted are cells, which lie a radius from the edge: a
-        convolution round the torus of the box is right there.
+        Either all sources or all targets are cells, which lie a radius from the edge: a convolution round
+        the torus of the box is right there.
         """
         lattice = np.zeros((*values.shape[:-1], math.prod(self.box)))
-        lattice[..., given] = values
+        lattice[..., sources] = values
         lattice = lattice.reshape(*values.shape[:-1], *self.box)
         workers = fft_workers(math.prod(self._torus))
         spectrum = scipy.fft.rfft2(lattice, self._torus, workers=workers) * self._spectrum
         near = scipy.fft.irfft2(spectrum, self._torus, workers=workers)
         near = near[..., : self.box[0], : self.box[1]].reshape(*values.shape[:-1], -1)
-        return np.asarray(near[..., wanted])
+        return np.asarray(near[..., targets])
 
     @cached_property
     def _torus(self) -> tuple[int, int]:

@@ -132,13 +132,13 @@ class Elastic(Mechanism):
 
         Where some cells have none it is an upper bound; it is never above 2β.
         """
-        found = steepness(self.log_normaliser, self.space)
+        steep = steepness(self.log_normaliser, self.space)
         # log Z is right to 1e-10, and a slope divides two such errors by a distance.
         slack = 4 * RelativeError / self.space.least_distance_km
-        slope = self.beta_per_km + found.slope_per_km * (1 + 1e-12) + slack
+        slope = self.beta_per_km + steep.slope_per_km * (1 + 1e-12) + slack
         loss = min(slope, 2 * self.beta_per_km) if self.space.size > 1 else 0.0
-        exact = found.exact and bool((self.weights > 0).all())
-        return PrivacyLoss(loss, None, found.pair, exact, "the closed form of the elastic family")
+        exact = steep.exact and bool((self.weights > 0).all())
+        return PrivacyLoss(loss, None, steep.pair, exact, "the closed form of the elastic family")
 
     @cached_property
     def _log_weights(self) -> FloatArray:
@@ -278,7 +278,7 @@ class Elastic(Mechanism):
         return self._sample_by_rejection(cells, randomness)
 
     def _sample_by_rejection(self, cells: IntArray, randomness: Randomness) -> IntArray:
-        """Steps with P ∝ e^{−βd}, kept with probability c(y)/max c inside the grid and never outside."""
+        """Steps with P ∝ e^{−βd}, accepted with probability c(y)/max c inside the grid, never outside."""
         assert isinstance(self.space, Grid)
         rows, columns = self.space.shape
         chance = self.weights / self.weights.max()
@@ -291,9 +291,9 @@ class Elastic(Mechanism):
             row, column = cells[missing] // columns + down, cells[missing] % columns + across
             inside = (row >= 0) & (row < rows) & (column >= 0) & (column < columns)
             landed = np.where(inside, row * columns + column, 0)
-            kept = randomness.chance(np.where(inside, chance[landed], 0.0), missing.size)
-            reports[missing[kept]] = landed[kept]
-            missing = missing[~kept]
+            accepted = randomness.chance(np.where(inside, chance[landed], 0.0), missing.size)
+            reports[missing[accepted]] = landed[accepted]
+            missing = missing[~accepted]
             if not missing.size:
                 return reports
         reports[missing] = super()._sample(cells[missing], randomness)
@@ -340,7 +340,7 @@ def beta_for_promise(space: Space, weights: FloatArray, epsilon_per_km: float) -
     """
     nearest = safe_root(
         lambda beta: Elastic(space, beta_per_km=beta, weights=weights),
-        lambda tried: tried.closed_form_loss().epsilon_per_km / epsilon_per_km - 1,
+        lambda mechanism: mechanism.closed_form_loss().epsilon_per_km / epsilon_per_km - 1,
         [epsilon_per_km, epsilon_per_km / 2 * (1 - 1e-9)],
         within=(epsilon_per_km, epsilon_per_km / 4),
         tolerance=1e-6,
@@ -359,10 +359,10 @@ def _vanishing(cells: int) -> TooLarge:
 def _normalised(weights: ArrayLike | None, size: int) -> FloatArray:
     if weights is None:
         return uniform(size)
-    given = vector("weights", weights, size)
-    if given.ndim != 1 or (given < 0).any() or not given.any():
+    array = vector("weights", weights, size)
+    if array.ndim != 1 or (array < 0).any() or not array.any():
         raise InvalidInput("weights must be one number per cell, none negative, not all 0")
-    if given.max() <= 1 and abs(given.sum() - 1) < 1e-12:
-        return given.copy()
-    scaled: FloatArray = given / given.max()
+    if array.max() <= 1 and abs(array.sum() - 1) < 1e-12:
+        return array.copy()
+    scaled: FloatArray = array / array.max()
     return scaled / scaled.sum()

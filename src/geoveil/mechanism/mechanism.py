@@ -78,8 +78,8 @@ class Promise:
     names: tuple[str, str, str] = ("epsilon_per_km", "radius_km", "mean_distance_km")
 
     def __post_init__(self) -> None:
-        asked = (self.epsilon_per_km, self.level, self.mean_distance_km)
-        if sum(value is not None for value in asked) != 1 or (self.level is None) != (
+        options = (self.epsilon_per_km, self.level, self.mean_distance_km)
+        if sum(value is not None for value in options) != 1 or (self.level is None) != (
             self.radius_km is None
         ):
             epsilon, radius, distance = self.names

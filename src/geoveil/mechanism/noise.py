@@ -374,7 +374,7 @@ class _CellIntegrals:
 def lattice_steps(decay: float, size: int, randomness: Randomness) -> tuple[IntArray, IntArray]:
     """Steps (rows, columns) with P ∝ e^{−decay·√(i²+j²)} on the whole lattice.
 
-    From a table where that is small; else a point u of density ∝ e^{−a|u|}, rounded to z, is kept with
+    From a table where that is small; else a point u of density ∝ e^{−a|u|}, rounded to z, is accepted with
     probability e^{a(|u| − |z| − 1/√2)}. That of z is then ∝ ∫ e^{−a|u|}·e^{a|u| − a|z|} du over its unit
     square: ∝ e^{−a|z|}, exactly.
     """
@@ -382,8 +382,8 @@ def lattice_steps(decay: float, size: int, randomness: Randomness) -> tuple[IntA
         reach = math.ceil(TAIL / decay) + 1
         line = np.arange(-reach, reach + 1)
         law = np.exp(-decay * np.hypot(line[:, None], line[None, :])).ravel()
-        found = inverse_distribution(law, randomness.uniform(size))
-        return found // line.size - reach, found % line.size - reach
+        places = inverse_distribution(law, randomness.uniform(size))
+        return places // line.size - reach, places % line.size - reach
     steps = np.empty((2, size), dtype=np.int64)
     missing = np.arange(size)
     while missing.size:

@@ -69,13 +69,13 @@ class PlanarGeometric(TruncatedLattice, Mechanism):
         )
 
     def closed_form_loss(self) -> PrivacyLoss:
-        """ε by the triangle inequality; met across an edge, and inside, beside a corner nowhere."""
+        """ε by the triangle inequality: tight across an edge and inside, nowhere beside a corner."""
         rows, columns = self.space.shape
-        met = rows > 1 and columns > 1 and self.space.size > 4
+        tight = rows > 1 and columns > 1 and self.space.size > 4
         across = (1, columns + 1) if rows == 2 else (columns, columns + 1)
-        pair = across if met else None
+        pair = across if tight else None
         how = "the closed form of the geometric law"
-        return PrivacyLoss(self.epsilon_per_km, None, pair, met, how)
+        return PrivacyLoss(self.epsilon_per_km, None, pair, tight, how)
 
     def _sample(self, cells: IntArray, randomness: Randomness) -> IntArray:
         steps = noise.lattice_steps(
@@ -237,9 +237,9 @@ class ContinuousLaplace(ByParts, noise.Noise):
 
     def radius_km(self, probability: ArrayLike) -> FloatArray:
         """The radius that the noise of the plane stays within with each probability in [0, 1]."""
-        wanted = probabilities("probability", probability)
+        chances = probabilities("probability", probability)
         return np.asarray(
-            scipy.special.gammaincinv(2.0, wanted) / self.epsilon_per_km, dtype=np.float64
+            scipy.special.gammaincinv(2.0, chances) / self.epsilon_per_km, dtype=np.float64
         )
 
     def on(self, space: Grid, *, spread: bool = True) -> PlanarLaplace:
@@ -351,5 +351,5 @@ class LinearGeometric(Mechanism):
     def _sample(self, cells: IntArray, randomness: Randomness) -> IntArray:
         # P(n) = (1−a)·aⁿ for n ≥ 0, a = e^{−ε}; the difference of two is the two-sided law
         draws = (np.log(randomness.uniform(cells.size)) / -self.epsilon_per_unit for _ in range(2))
-        up, down = (np.floor(each).astype(np.int64) for each in draws)
+        up, down = (np.floor(draw).astype(np.int64) for draw in draws)
         return np.clip(cells + up - down, 0, self.space.size - 1)

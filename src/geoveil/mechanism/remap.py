@@ -44,16 +44,16 @@ def nearest_remap(channel: Channel, cells: ArrayLike) -> Remapped:
     """
     if checked_channel("channel", channel).report_count != channel.space.size:
         raise InvalidInput("nearest_remap needs a channel whose reports are cells")
-    kept = np.unique(indices("cells", cells, channel.space.size))
-    if not kept.size:
+    allowed = np.unique(indices("cells", cells, channel.space.size))
+    if not allowed.size:
         raise InvalidInput("cells must not be empty")
-    everywhere = np.arange(channel.space.size)
-    step = max(1, (1 << 22) // kept.size)
+    space, everywhere = channel.space, np.arange(channel.space.size)
+    step = max(1, (1 << 22) // allowed.size)
     nearest = [
-        np.argmin(channel.space.distance_km(everywhere[i : i + step, None], kept[None, :]), axis=1)
+        np.argmin(space.distance_km(everywhere[i : i + step, None], allowed[None, :]), axis=1)
         for i in range(0, everywhere.size, step)
     ]
-    return Remapped(channel, kept[np.concatenate(nearest)])
+    return Remapped(channel, allowed[np.concatenate(nearest)])
 
 
 def bayesian_remap(channel: Channel, prior: ArrayLike, *, loss: Loss = distance_km) -> Remapped:
@@ -292,11 +292,11 @@ class BayesianPlace(RemappedNoise):
         squares = np.flatnonzero(mixed)
         along = (np.arange(_PROBES) + 0.5) / _PROBES - 0.5
         probes = fine.cell_km * np.stack(np.meshgrid(along, along), axis=-1).reshape(-1, 2)
-        found = self._remap((centres[squares, None] + probes).reshape(-1, 2))
+        probe_cells = self._remap((centres[squares, None] + probes).reshape(-1, 2))
         whole = np.flatnonzero(~mixed)
         owner = np.concatenate((whole, np.repeat(squares, len(probes))))
-        shares = np.repeat([1.0, 1 / len(probes)], [whole.size, found.size])
-        target = np.concatenate((where[whole], found))
+        shares = np.repeat([1.0, 1 / len(probes)], [whole.size, probe_cells.size])
+        target = np.concatenate((where[whole], probe_cells))
         return scipy.sparse.csr_array((shares, (owner, target)), shape=(fine.size, self.space.size))
 
     def _best(self, points: FloatArray) -> IntArray:
@@ -347,8 +347,8 @@ class _FinerGrid(Channel):
         return np.asarray(theta.reshape(-1, self.space.size) @ self.placed)
 
     def _pull(self, values: FloatArray) -> FloatArray:
-        given = self._before_moves(values)
-        return np.asarray(self.fine._pull(given) @ self.placed.T).reshape(values.shape)
+        worth = self._before_moves(values)
+        return np.asarray(self.fine._pull(worth) @ self.placed.T).reshape(values.shape)
 
     def _pull_noise(self, values: FloatArray) -> FloatArray:
         noise = self.fine._pull_noise(self._before_moves(values))

@@ -166,17 +166,17 @@ def _fitted_start(
 ) -> Start:
     """The shares of the parts that make the pairs most likely, through the channel."""
     pairs, size = PairOperator(spots.operator, tally.pairs), spots.size
-    made = None  # parts are kept where memory allows, else made twice
+    stored = None  # parts stay in memory where they fit, else they are made twice
     if size <= MOST_SPOTS:
-        made = list(_parts(spots, origins, destinations))
-    parts = made or _parts(spots, origins, destinations)
+        stored = list(_parts(spots, origins, destinations))
+    parts = stored or _parts(spots, origins, destinations)
     laws = np.stack([np.maximum(pairs._push(part.ravel()), _TINY) for part in parts])
     # Newton's steps need no matrix but this one of seven rows.
     weights = maximise(
         DenseOperator(laws), tally.counts, stop=CertifiedWithin(1e-6), accelerate=ActiveSetNewton()
     ).distribution
     model = np.full((size, size), _FLOOR / size**2)
-    for weight, part in zip(weights, made or _parts(spots, origins, destinations), strict=True):
+    for weight, part in zip(weights, stored or _parts(spots, origins, destinations), strict=True):
         if weight > 0:
             model += (1 - _FLOOR) * weight * part
     return Start(origins, destinations, weights, model / model.sum())
@@ -244,16 +244,16 @@ class _Redraw:
         rough = rough.ravel() / rough.sum()
         law = np.maximum(self._pairs.law(rough), 0.0)
         shares = law.ravel() / law.sum()
-        drawn = self._generator.multinomial(self._tally.total, shares).reshape(law.shape)
-        first, second = np.nonzero(drawn)
-        tally = TripTally(self._tally.channel, first, second, drawn[first, second])
+        counts = self._generator.multinomial(self._tally.total, shares).reshape(law.shape)
+        first, second = np.nonzero(counts)
+        tally = TripTally(self._tally.channel, first, second, counts[first, second])
         return rough, _again(spots, tally, self._plan)
 
-    def lost(self, drawn: Sequence[tuple[FloatArray, FloatArray]]) -> float:
+    def lost(self, pairs: Sequence[tuple[FloatArray, FloatArray]]) -> float:
         """The part of the roughness between blocks that estimates do not show, from 0 to 1."""
         if not self._blocks.any():  # within one block there is none
             return 0.0
-        rough, again = (np.stack([self._summed(pair[which]) for pair in drawn]) for which in (0, 1))
+        rough, again = (np.stack([self._summed(pair[which]) for pair in pairs]) for which in (0, 1))
         moved, followed = rough - rough.mean(axis=0), again - again.mean(axis=0)
         # all pairs count by their share
         scale = np.maximum(rough.mean(axis=0), 1 / self._tally.total)
@@ -293,24 +293,24 @@ def stay_bounds(spots: Spots, tally: TripTally, flows: FloatArray) -> FloatArray
     begun, ended = (_unbiased(channel, flows.sum(axis=axis) @ channel, number) for axis in (1, 0))
     if max(np.abs(channel @ side - np.eye(spots.cells)).max() for side in (begun, ended)) > LOST:
         return np.array([[0.0, 0.0], [1.0, 0.0]])  # some cells are not told apart
-    seen = np.zeros((channel.shape[1],) * 2)
-    seen[tuple(tally.pairs.T)] = tally.counts / number
+    observed = np.zeros((channel.shape[1],) * 2)
+    observed[tuple(tally.pairs.T)] = tally.counts / number
     expected = channel.T @ flows @ channel
     apart = spots.classes(np.multiply(_APART, spots.cell_km))
-    told = np.bincount(apart.ravel(), flows.ravel()).astype(np.float64)
-    means, spreads = _moments(begun, apart, ended, (expected, seen))
-    found = np.empty((2, 2))
-    for bound, sign in zip(found, (-1.0, 1.0), strict=True):
-        numbers = _numbers(spreads[0] / number, told, sign)
+    shares = np.bincount(apart.ravel(), flows.ravel()).astype(np.float64)
+    means, spreads = _moments(begun, apart, ended, (expected, observed))
+    bounds = np.empty((2, 2))
+    for bound, sign in zip(bounds, (-1.0, 1.0), strict=True):
+        numbers = _numbers(spreads[0] / number, shares, sign)
         variance = float((numbers @ spreads @ numbers).max())
         bound[:] = numbers @ means[1], np.sqrt(max(variance, 0.0) / number)
         if spots.size > spots.cells:  # whole cells have CF = 1
             rows = spots.operator.matrix().reshape(-1, spots.cells, channel.shape[1])
-            wanted = numbers[apart]
-            weight = begun @ wanted @ ended.T
-            off = np.stack([one @ weight @ other.T - wanted for one in rows for other in rows])
+            target = numbers[apart]
+            weight = begun @ target @ ended.T
+            off = np.stack([one @ weight @ other.T - target for one in rows for other in rows])
             bound[0] -= float((flows * (off.max(axis=0) if sign < 0 else off.min(axis=0))).sum())
-    return found
+    return bounds
 
 
 def _unbiased(channel: FloatArray, law: FloatArray, number: float) -> FloatArray:
@@ -339,16 +339,16 @@ def _moments(
     return means, squares - means[:, :, None] * means[:, None]
 
 
-def _numbers(covariance: FloatArray, told: FloatArray, sign: float) -> FloatArray:
+def _numbers(covariance: FloatArray, shares: FloatArray, sign: float) -> FloatArray:
     """One for the trips that stay, then c of one sign for each class, with the end farthest inside.
 
-    Least of |c|·told + 1.96·σ(c): for a given σ a problem of least squares, c not negative.
+    Least of |c|·shares + 1.96·σ(c): for a given σ a problem of least squares, c not negative.
     """
-    numbers = np.eye(1, len(told))[0]
-    others = covariance[1:, 1:] + _RIDGE * np.diag(covariance).mean() * np.eye(len(told) - 1)
+    numbers = np.eye(1, len(shares))[0]
+    others = covariance[1:, 1:] + _RIDGE * np.diag(covariance).mean() * np.eye(len(shares) - 1)
     factor = np.linalg.cholesky(others).T
-    for _ in range(_PASSES if len(told) > 1 else 0):
+    for _ in range(_PASSES if len(shares) > 1 else 0):
         error = np.sqrt(max(numbers @ covariance @ numbers, _TINY))
-        side = sign * covariance[1:, 0] + error / scipy.special.ndtri(0.975) * told[1:]
+        side = sign * covariance[1:, 0] + error / scipy.special.ndtri(0.975) * shares[1:]
         numbers[1:] = sign * scipy.optimize.nnls(factor, -np.linalg.solve(factor.T, side))[0]
     return numbers

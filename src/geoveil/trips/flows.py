@@ -99,21 +99,21 @@ class Flows(ReadOnly):
         if isinstance(districts, Mapping | str | Path) or hasattr(districts, "__geo_interface__"):
             names, parts = named_members(self.space, districts, name=name)
             return DistrictFlows(self, _checked_parts(parts.T, self.space.size), names)
-        given = np.asarray(districts)
-        if given.ndim == 2:
-            return DistrictFlows(self, _checked_parts(given, self.space.size))
-        if given.shape != (self.space.size,) or given.dtype.kind not in "iu":
+        array = np.asarray(districts)
+        if array.ndim == 2:
+            return DistrictFlows(self, _checked_parts(array, self.space.size))
+        if array.shape != (self.space.size,) or array.dtype.kind not in "iu":
             raise InvalidInput(
-                f"districts (shape {given.shape}) must be {self.space.size} whole numbers, one for each "
+                f"districts (shape {array.shape}) must be {self.space.size} whole numbers, one for each "
                 "cell; -1 for a cell of no district"
             )
-        if (given < -1).any() or given.max(initial=-1) < 0:
+        if (array < -1).any() or array.max(initial=-1) < 0:
             raise InvalidInput(
                 "districts must be 0 or more, or -1 for none, and one at least must be named"
             )
-        members = np.zeros((given.size, int(given.max()) + 1))
-        named = np.flatnonzero(given >= 0)
-        members[named, given[named]] = 1.0
+        members = np.zeros((array.size, int(array.max()) + 1))
+        named = np.flatnonzero(array >= 0)
+        members[named, array[named]] = 1.0
         return DistrictFlows(self, members)
 
     @cached_property
@@ -216,14 +216,14 @@ class DistrictFlows:
         return f"DistrictFlows({number_of(self.count, 'district')}, {trips})"
 
 
-def _checked_parts(given: npt.NDArray[Any], cells: int) -> FloatArray:
+def _checked_parts(array: npt.NDArray[Any], cells: int) -> FloatArray:
     """(cells, districts): parts of cells, not negative and no more than the whole of any."""
-    if given.shape[0] != cells or not given.shape[1] or given.dtype.kind not in "fiub":
+    if array.shape[0] != cells or not array.shape[1] or array.dtype.kind not in "fiub":
         raise InvalidInput(
-            f"districts (shape {given.shape}) must say for each of {cells} cells how much of it lies in "
+            f"districts (shape {array.shape}) must say for each of {cells} cells how much of it lies in "
             "each district"
         )
-    parts = given.astype(np.float64)
+    parts = array.astype(np.float64)
     if not (
         np.isfinite(parts).all() and (parts >= 0).all() and (parts.sum(axis=1) <= 1 + _WHOLE).all()
     ):

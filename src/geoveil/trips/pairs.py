@@ -115,10 +115,10 @@ def pairable(channel: Channel) -> Channel:
 
 
 def _checked(counts: npt.ArrayLike, size: int) -> IntArray:
-    given = np.asarray(counts)
-    if given.shape != (size,) or given.dtype.kind not in "iu" or (given < 0).any():
+    array = np.asarray(counts)
+    if array.shape != (size,) or array.dtype.kind not in "iu" or (array < 0).any():
         raise InvalidInput(f"counts must be {size} whole numbers that are not negative, one a pair")
-    return given.astype(np.int64)
+    return array.astype(np.int64)
 
 
 @dataclass(frozen=True)
