@@ -60,6 +60,10 @@ def test_one_map_for_each_hour(tmp_path: Path) -> None:
         assert int(np.argmax(shares)) == place
         assert sum(shares) == pytest.approx(1.0)
     assert {"standard_error", "low", "high"} <= set(table[0])
+    again = by(output, mechanism, tmp_path / "again.csv")
+    assert "hours.csv must hold noisy reports; it is an estimate already" in again.stderr
+    prior = geoveil("design", "--prior", output, "--epsilon-per-km", 1, "-o", tmp_path / "new.json")
+    assert "it holds maps of several slots: estimate without --by" in prior.stderr
 
 
 def test_hours_are_those_of_the_zone_and_follow_its_clocks(tmp_path: Path) -> None:

@@ -63,6 +63,9 @@ def test_districts_are_told_with_their_intervals(folder: Path) -> None:
     share, low, high = (f"{100 * float(fullest[name]):.2f}" for name in ("share", "low", "high"))
     assert f"{fullest['region']}: {share} % ({low}–{high})" in " ".join(told.stdout.split())
     assert "fullest cells" not in told.stdout
+    prior = ["--prior", str(folder / "told.csv"), "-o", str(folder / "new.json")]
+    refused = CliRunner().invoke(program, ["design", *prior, "--epsilon-per-km", "1"])
+    assert "it holds shares of districts: estimate without --zones" in refused.stderr
 
 
 def test_shapes_are_kept(folder: Path) -> None:

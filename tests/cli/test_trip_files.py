@@ -329,6 +329,8 @@ def test_flows_refuse_what_is_no_file_of_trips(trips: Path) -> None:
     assert run("flows", noisy(trips), "-o", target, "--no-intervals").exit_code == 0
     again = run("flows", target, "-o", trips.with_name("again.csv"))
     assert "it is an estimate already" in again.stderr
+    asked = ["design", "--prior", target, "--epsilon-per-km", 1, "-o", trips.with_name("new.json")]
+    assert "must hold shares of cells; it holds flows of trips" in run(*asked).stderr
     bare = run("flows", trips, "-o", trips.with_name("again.csv"))
     assert "does not say which mechanism made its reports" in bare.stderr
 

@@ -15,6 +15,7 @@ from geoveil.errors import GeoveilError, InvalidFile, number_of
 from geoveil.position.positional import Placed
 from geoveil.table import locations, reports
 from geoveil.table.reader import Source, TableReader, is_pipe
+from geoveil.table.results import OF_ESTIMATES
 from geoveil.table.tallies import is_tally
 
 
@@ -150,7 +151,7 @@ def mechanism_of(
     Where the file stands ``alone`` it is refused that both are there and differ.
     """
     carried = reader.metadata
-    if carried is not None and ("estimate" in carried or "flows" in carried):
+    if carried is not None and OF_ESTIMATES.keys() & carried.keys():
         raise InvalidFile(f"{reader.name} must hold noisy {what}; it is an estimate already")
     stated = None if given is None else gv.load_mechanism(given)
     if carried is None and stated is not None:

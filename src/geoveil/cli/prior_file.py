@@ -47,7 +47,7 @@ class PriorFile:
         self, reader: TableReader, console: Console, reading: Reading, area: Area, on: Space | None
     ) -> results.Result:
         columns, carried = reader.columns, reader.metadata
-        results.refuse_reports(reader)
+        results.refuse_others(reader)
         if self.column is None and "share" not in columns:
             raise click.UsageError(
                 f"--column must name the amounts in {self.source}; {list_columns(columns)}; places "

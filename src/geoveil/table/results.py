@@ -309,15 +309,28 @@ def read_numbers(reader: TableReader, names: Sequence[str]) -> dict[str, FloatAr
     }
 
 
-def refuse_reports(reader: TableReader) -> None:
+OF_ESTIMATES = {
+    "estimate": "",
+    "estimate_by_slot": "maps of several slots: estimate without --by",
+    "zones": "shares of districts: estimate without --zones",
+    "flows": "flows of trips",
+}
+"""What the documents of estimates begin with → what such a file holds that is no share of each cell."""
+
+
+def refuse_others(reader: TableReader) -> None:
     """What ``obfuscate`` wrote says how many reports name a cell, which is not how many people are there."""
-    if reader.metadata is not None and "estimate" not in reader.metadata:
-        raise InvalidFile(f"{reader.name} must hold shares; it holds reports: estimate them first")
+    carried = reader.metadata
+    if carried is not None and "estimate" not in carried:
+        held = next((OF_ESTIMATES[name] for name in OF_ESTIMATES if name in carried), None)
+        raise InvalidFile(
+            f"{reader.name} must hold shares of cells; it holds {held or 'reports: estimate them first'}"
+        )
 
 
 def amount_column(reader: TableReader, column: str | None) -> str:
     """The column that says how many people are where: the one given, or ``share``."""
-    refuse_reports(reader)
+    refuse_others(reader)
     if column is None and "share" not in reader.columns:
         raise InvalidFile(
             f"{reader.name} must have a column share, as geoveil estimate writes it; "
