@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from contextlib import closing
 from dataclasses import asdict
 from datetime import UTC, datetime
@@ -66,8 +65,6 @@ def command(config: Path | None, machine: bool, **flags: Any) -> None:
         if ignored:
             rows["ignored"] = f"{', '.join(ignored)}: set by Kubernetes for its services"
         console.result(values, rows)
-        if sys.stdout is not None:
-            sys.stdout.flush()
 
     serve(settings, announce)
 

@@ -36,7 +36,16 @@ def checked_estimator(estimator: Estimator) -> Estimator:
 
 
 @dataclass(frozen=True)
-class AverageOfEstimates:
+class _Reused:
+    """What several mechanisms make of an estimator for one."""
+
+    estimator: Estimator
+
+    def __post_init__(self) -> None:
+        checked_estimator(self.estimator)
+
+
+class AverageOfEstimates(_Reused):
     """[e]_R: one estimate for each mechanism, averaged by the number of reports.
 
     Law: θ̂ = Σ_A (n^A/n)·e(A, D^A), after joining the tallies of equal mechanisms.
@@ -52,11 +61,6 @@ class AverageOfEstimates:
     >>> AverageOfEstimates(MatrixInversion()).fit(tallies).distribution.round(3).tolist()
     [0.803, 0.197]
     """
-
-    estimator: Estimator
-
-    def __post_init__(self) -> None:
-        checked_estimator(self.estimator)
 
     @one_blas_thread()
     def fit(self, tallies: Tally | Iterable[Tally]) -> fitted.Estimate:
@@ -99,8 +103,7 @@ def averaged(parts: Sequence[fitted.Estimate], each: Sequence[Tally]) -> fitted.
     )
 
 
-@dataclass(frozen=True)
-class AverageMechanism:
+class AverageMechanism(_Reused):
     """[e]_M: one estimate from all reports, as if made by the average of the mechanisms.
 
     Law: e(A[n], q[n]) with A[n] = Σ_A (n^A/n)·A and q[n] the share of each report among all.
@@ -118,11 +121,6 @@ class AverageMechanism:
     >>> AverageMechanism(MatrixInversion()).fit(tallies).distribution.round(3).tolist()
     [0.815, 0.185]
     """
-
-    estimator: Estimator
-
-    def __post_init__(self) -> None:
-        checked_estimator(self.estimator)
 
     @one_blas_thread()
     def fit(self, tallies: Tally | Iterable[Tally]) -> fitted.Estimate:

@@ -154,9 +154,7 @@ class Points(MapSpace):
         """(corners, 2) of the cell around each place, in the plane: round, of the area of a cell."""
         part = 2.0 * math.pi / _CORNERS
         radius_km = self.cell_km / math.sqrt(_CORNERS / 2.0 * math.sin(part))
-        turns = part * np.arange(_CORNERS)
-        ring = radius_km * np.stack([np.cos(turns), np.sin(turns)], axis=-1)
-        return list(self.centres[:, None] + ring)
+        return list(self.centres[:, None] + radius_km * _turned(0.0, _CORNERS))
 
     def _nearest(self, east: FloatArray, north: FloatArray) -> IntArray:
         # squared distances overflow for what lies beyond

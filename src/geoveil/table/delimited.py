@@ -175,10 +175,7 @@ class DelimitedReader(reader.TableReader):
         else:
             text.seek(0)
         lines = csv.reader(text, delimiter=self._delimiter)
-        try:
-            fields = next((fields for fields in lines if any(fields)), None)
-        except csv.Error:
-            fields = None
+        fields = next((fields for fields in lines if any(fields)), None)
         if fields is None:
             raise InvalidFile(
                 f"{self.name} must have a header line with the names of its columns; it is empty"

@@ -23,9 +23,6 @@ from geoveil.table.columns import arrow_numbers
 _POINT_BYTES = 21  # WKB: byte order, type (uint32), x, y (float64)
 _SECTION_ROWS = 1 << 20  # at least, for a section of several row groups
 _WITH_HEIGHT = (1001, 0x80000001)  # types of points with a height behind x and y: ISO, extended
-_SHAPES = ("point of more dimensions", "LineString", "Polygon", "MultiPoint", "MultiLineString",
-           "MultiPolygon", "GeometryCollection")  # fmt: skip
-"""Of well-known binary, from 1 on."""
 
 
 class IndexedReader(reader.TableReader):
@@ -216,7 +213,7 @@ def wkb_shape(entry: bytes | None) -> str | None:
     if entry is None or len(entry) < 5 or _is_point(entry):
         return None
     kind = (_kind(entry) & 0xFFFF) % 1000
-    return _SHAPES[kind - 1] if 1 <= kind <= len(_SHAPES) else None
+    return dict(enumerate(("point of more dimensions", *reader.SHAPES), start=1)).get(kind)
 
 
 def points_of(values: pa.Array) -> tuple[FloatArray, FloatArray]:

@@ -287,6 +287,11 @@ def _rows(line_end: bytes, delimiter: bytes) -> re.Pattern[bytes]:
 BATCH_ROWS = 1 << 17
 """Rows of a batch where the format leaves the choice."""
 
+SHAPES = (
+    "LineString", "Polygon", "MultiPoint", "MultiLineString", "MultiPolygon", "GeometryCollection"
+)  # fmt: skip
+"""What geometry may be that is no point; of well-known binary, from 2 on."""
+
 GEOMETRY = ("latitude of the geometry", "longitude of the geometry")
 """The coordinate columns of formats that hold points."""
 

@@ -31,8 +31,6 @@ _NUMBERS = (float, int)
 _DECODER = json.JSONDecoder()
 _ONCE = json.JSONDecoder(object_pairs_hook=named_once)  # for our documents, not for every feature
 _AREAS = ("Polygon", "MultiPolygon")
-_SHAPES = ("LineString", "Polygon", "MultiPoint", "MultiLineString", "MultiPolygon",
-           "GeometryCollection")  # fmt: skip
 
 
 class GeoJSONReader(TableReader):
@@ -95,7 +93,7 @@ class GeoJSONReader(TableReader):
             kind = self._batch[row]["geometry"]["type"]
         except (KeyError, TypeError):
             return None
-        return kind if kind in _SHAPES else None
+        return kind if kind in reader.SHAPES else None
 
     def _check_degrees(self, columns: Sequence[str]) -> None:
         """Look at the reference system as far as it was read: it may stand after the features."""
