@@ -2,8 +2,8 @@
 
 Run ``python benchmarks/robustness.py PART…`` with the parts wanted (all of them for none), in the
 folder of the repository, with the check-ins of the papers in ``GEOVEIL_DATA`` or ``../shared/data``.
-Each part prints a table of docs/robustness.md or draws its picture into docs/images; attacks on whole
-campaigns are in benchmarks/attacks.py.
+Each part prints a table of docs/robustness.md or docs/privic.md, or draws its picture into docs/images;
+attacks on whole campaigns are in benchmarks/attacks.py.
 Distances are in cells of half a kilometre, as in the papers; ε is per cell.
 """
 
@@ -47,7 +47,7 @@ SHARES = (0.001, 0.01, 0.05)
 BOUNDS = (4.0, 2.6)
 """What a report may weigh where that is bounded, at ε = 2 per cell: nearly free, and for gains below 3."""
 ISLAND_CELL, ISLAND_RADIUS = 16, 2.9
-"""Row 1, column 1 and the two rows and columns around: gives the posteriors of docs/robustness.md."""
+"""Row 1, column 1 and the two rows and columns around: gives the posteriors of docs/privic.md."""
 
 
 @cache
