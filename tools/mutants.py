@@ -75,7 +75,7 @@ EQUIVALENT: dict[str, str] = {
     "geoveil.randomness, Randomness.chance: self.uniform(undecided.size) < rest → Lt → LtE": (
         "equal numbers come up once in 2⁵² of the one in 256 that are undecided: below the 2⁻⁶¹ stated"
     ),
-    "geoveil.randomness, Randomness.chance: drawn < whole → Lt → LtE": (
+    "geoveil.randomness, Randomness.chance: top < whole → Lt → LtE": (
         "where both are equal the draw is undecided, and what it is comes from the bits drawn next"
     ),
     "geoveil.channel.certificate, pairwise_losses: table > 0 → Gt → GtE": (

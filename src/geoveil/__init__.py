@@ -165,13 +165,13 @@ __all__ = list(_HOME)
 
 def __getattr__(name: str) -> Any:
     if name in _HOME:
-        found = getattr(import_module(f"{__name__}.{_HOME[name]}"), name)
+        value = getattr(import_module(f"{__name__}.{_HOME[name]}"), name)
     elif name in _PACKAGES:
-        found = import_module(f"{__name__}.{name}")
+        value = import_module(f"{__name__}.{name}")
     else:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    globals()[name] = found
-    return found
+    globals()[name] = value
+    return value
 
 
 def __dir__() -> list[str]:

@@ -188,9 +188,9 @@ def instance(name: str, value: Any, kind: type, such_as: str) -> Any:
 
 def one_of(name: str, value: Any, words: Iterable[str]) -> Any:
     """The value itself, where it is one of the words."""
-    known = tuple(words)
-    if not isinstance(value, str) or value not in known:
-        raise InvalidInput(f"{name} ({_shown(value)}) must be one of {', '.join(known)}")
+    words = tuple(words)
+    if not isinstance(value, str) or value not in words:
+        raise InvalidInput(f"{name} ({_shown(value)}) must be one of {', '.join(words)}")
     return value
 
 
@@ -200,8 +200,8 @@ def yes_or_no(name: str, value: Any) -> bool:
     return bool(instance(name, plain, bool, "True or False"))
 
 
-def told(progress: Any) -> Callable[..., None]:
-    """The function that is told how far the work is, silent where none is wanted."""
+def teller(progress: Any) -> Callable[..., None]:
+    """The function that tells how far the work is; a silent one where ``progress`` is ``None``."""
     if progress is None:
         return lambda *how_far: None
     able("progress", progress, "__call__", "a function that is told how far the work is")

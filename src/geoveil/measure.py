@@ -353,8 +353,8 @@ def _pair(p: Any, q: Any) -> tuple[FloatArray, FloatArray]:
 
 def _whole(name: str, value: Any) -> FloatArray:
     """A distribution over as many cells as it has entries."""
-    given = numbers(name, value)
-    return distribution(name, given, given.shape[-1] if given.ndim else 0)
+    array = numbers(name, value)
+    return distribution(name, array, array.shape[-1] if array.ndim else 0)
 
 
 # --- The elastic property: where the reports of an isolated place go, and what they give away
@@ -386,8 +386,8 @@ def isolation_km(space: Space, prior: ArrayLike, *, crowd: float = CROWD) -> Flo
     for cell in range(space.size):
         distances = space.distances_from_km(cell)
         order = np.argsort(distances, kind="stable")
-        met = np.cumsum(np.where(order == cell, 0.0, people[order]))
-        enough = int(np.searchsorted(met, share * (1 - 1e-12)))
+        company = np.cumsum(np.where(order == cell, 0.0, people[order]))
+        enough = int(np.searchsorted(company, share * (1 - 1e-12)))
         if enough < order.size:
             radius_km[cell] = distances[order[enough]]
     return radius_km
@@ -445,5 +445,5 @@ def mean_posterior(channel: Channel, cell: int, prior: ArrayLike | None = None) 
     weights = _prior_of(channel, prior)
     row = channel.row(cell)
     law = np.maximum(channel._push(weights), weights[cell] * row)
-    seen = law > 0
-    return float((row[seen] * weights[cell] * row[seen] / law[seen]).sum())
+    possible = law > 0
+    return float((row[possible] * weights[cell] * row[possible] / law[possible]).sum())

@@ -67,9 +67,9 @@ class Randomness(ABC):
         if size and not (scaled.min() >= 0 and scaled.max() <= 256):
             raise InvalidInput("probability must lie in [0, 1]")
         whole = np.minimum(np.floor(scaled), 255).astype(np.uint8)
-        drawn = self.words(size, np.uint8)
-        happened = drawn < whole
-        undecided = np.flatnonzero(drawn == whole)
+        top = self.words(size, np.uint8)
+        happened = top < whole
+        undecided = np.flatnonzero(top == whole)
         if undecided.size:
             rest = np.broadcast_to(scaled - whole, size)[undecided]
             happened[undecided] = self.uniform(undecided.size) < rest
@@ -81,16 +81,16 @@ class SystemRandomness(Randomness):
 
     def bytes(self, size: int) -> bytes:
         try:
-            drawn = os.urandom(size)
+            data = os.urandom(size)
         except (OSError, NotImplementedError) as failure:
             raise RandomnessFailed(
                 "the operating system's generator failed; nothing was sampled"
             ) from failure
-        if len(drawn) != size:
+        if len(data) != size:
             raise RandomnessFailed(
                 "the operating system's generator gave too few bytes; nothing was sampled"
             )
-        return drawn
+        return data
 
     def __repr__(self) -> str:
         return "SystemRandomness()"

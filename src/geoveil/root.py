@@ -12,7 +12,7 @@ import scipy
 
 from geoveil.errors import InvalidInput
 
-Made = TypeVar("Made")
+Result = TypeVar("Result")
 
 _AIM = 0.25
 """Where in the tolerance the search aims, counted from zero: what misses it by a little is safe."""
@@ -21,11 +21,11 @@ _LOOKS = 4
 
 
 @dataclass(frozen=True)
-class Trial(Generic[Made]):
+class Trial(Generic[Result]):
     """What was built at a parameter, and by how much it exceeds its limit: safe where that is ≤ 0."""
 
     at: float
-    made: Made
+    result: Result
     excess: float
 
 
@@ -41,8 +41,8 @@ class NeverSafe(InvalidInput):
 
 
 def safe_root(
-    build: Callable[[float], Made],
-    excess: Callable[[Made], float],
+    build: Callable[[float], Result],
+    excess: Callable[[Result], float],
     start: Sequence[float],
     *,
     within: tuple[float, float],
@@ -53,7 +53,7 @@ def safe_root(
     linear: bool = False,
     power: float | None = None,
     end_excess: Callable[[], float] | None = None,
-) -> Trial[Made]:
+) -> Trial[Result]:
     """The trial nearest to where ``excess(build(x))`` crosses zero among those where it is at most zero.
 
     ``start`` says where to begin, ``within`` where x may lie; both in order from the unsafe side to the safe
@@ -67,8 +67,8 @@ def safe_root(
     Cost: strides from ``stride`` on, each ``growth`` times the last, until there is a bracket; then Brent's
     method.
 
-    >>> found = safe_root(lambda x: x, lambda x: x * x - 2, [1.0], within=(9.0, 0.1), tolerance=1e-6)
-    >>> 0 <= 2 - found.at**2 <= 1e-6
+    >>> root = safe_root(lambda x: x, lambda x: x * x - 2, [1.0], within=(9.0, 0.1), tolerance=1e-6)
+    >>> 0 <= 2 - root.at**2 <= 1e-6
     True
     """
     search = _Search(build, excess, tolerance, linear)
@@ -91,27 +91,27 @@ def safe_root(
     return search.safe
 
 
-class _Search(Generic[Made]):
+class _Search(Generic[Result]):
     """The values so far, each evaluated once, and the latest safe trial: the nearest to the crossing."""
 
     def __init__(
         self,
-        build: Callable[[float], Made],
-        excess: Callable[[Made], float],
+        build: Callable[[float], Result],
+        excess: Callable[[Result], float],
         tolerance: float,
         linear: bool,
     ) -> None:
         self._build, self._excess, self._tolerance = build, excess, tolerance
         self._linear = linear
         self._values: dict[float, float] = {}
-        self.safe: Trial[Made] | None = None
+        self.safe: Trial[Result] | None = None
 
     def value(self, at: float) -> float:
         if at not in self._values:
-            made = self._build(at)
-            self._values[at] = self._excess(made)
+            result = self._build(at)
+            self._values[at] = self._excess(result)
             if self._values[at] <= 0:
-                self.safe = Trial(at, made, self._values[at])
+                self.safe = Trial(at, result, self._values[at])
         return self._values[at]
 
     def aim(
@@ -127,10 +127,10 @@ class _Search(Generic[Made]):
                 break
             here = math.log(at), math.log1p(value)
             if before is not None:
-                found = (here[1] - before[1]) / (here[0] - before[0])
-                power = min(max(found, power / 2), 2 * power)
-            before, wanted = here, math.log1p(-_AIM * self._tolerance)
-            at = self.moved(at, (wanted - here[1]) / power, within)
+                slope = (here[1] - before[1]) / (here[0] - before[0])
+                power = min(max(slope, power / 2), 2 * power)
+            before, target = here, math.log1p(-_AIM * self._tolerance)
+            at = self.moved(at, (target - here[1]) / power, within)
             if at in self._values:
                 break
         unsafe = [sides[False]] if False in sides else []
@@ -145,9 +145,9 @@ class _Search(Generic[Made]):
             if self.value(at) <= 0:
                 return at, unsafe
             unsafe = at
-        left = self.value(safe_end) if end_excess is None else end_excess()
-        if not left <= 0:
-            raise NeverSafe(safe_end, left)
+        excess = self.value(safe_end) if end_excess is None else end_excess()
+        if not excess <= 0:
+            raise NeverSafe(safe_end, excess)
         return start[-1], unsafe
 
     def moved(self, at: float, by: float, within: tuple[float, float]) -> float:

@@ -49,7 +49,7 @@ def test_smooth_functions_are_met_to_the_tolerance_in_few_evaluations(root, star
     found, tried = _solved(excess, [start], rising=rising)
     assert -1e-6 <= found.excess <= 0
     assert found.excess == excess(found.at)
-    assert found.at == found.made
+    assert found.at == found.result
     assert len(set(tried)) == len(tried) <= 30
     assert min(tried) >= LEAST
     assert max(tried) <= MOST
@@ -204,5 +204,5 @@ def test_what_was_built_comes_back_and_is_built_once():
     found = safe_root(
         build, lambda one: math.log(one[0] / 7), [1.0], within=(MOST, LEAST), tolerance=1e-9
     )
-    assert found.made == [found.at]
+    assert found.result == [found.at]
     assert len(set(made)) == len(made)

@@ -8,7 +8,8 @@ from functools import partial
 
 import numpy as np
 
-from geoveil.arrays import ArrayLike, FloatArray, count, one_blas_thread, positive, prior_over, told
+from geoveil import arrays
+from geoveil.arrays import ArrayLike, FloatArray, count, one_blas_thread, positive, prior_over
 from geoveil.campaign.elastic_design import Between, checked_between, elastic
 from geoveil.channel.channel import Channel
 from geoveil.channel.guarantee import BetweenPositions, GeoIndistinguishability, Guarantee
@@ -132,7 +133,7 @@ def advise(
     ``most_leverage`` bounds the leverage of every setting of the dial (see ``elastic``).
     """
     check_transport(space)
-    tell = told(progress)
+    tell = arrays.teller(progress)
     people_at = prior_over(prior, space.size)
     epsilon = positive("epsilon_per_km", epsilon_per_km)
     number, start = count("people", people), count("seed", seed, least=0)

@@ -249,7 +249,7 @@ def elastic(
                 tolerance=0.0,
                 step=1.001 * camouflage / 2**_HALVINGS,
                 linear=True,
-            ).made
+            ).result
             return _described(best, population, best.guarantee.epsilon_per_km)
     raise InvalidInput(
         f"most_leverage ({most_leverage:g}) must be one that can be kept at this promise, such as "
@@ -321,7 +321,7 @@ def _promising(
             within=(epsilon * _RANGE, epsilon / _RANGE),
             tolerance=CLOSE,
             power=None if betas else 1.0,
-        ).made
+        ).result
     return _described(mechanism, mechanism.prior, epsilon)
 
 

@@ -103,8 +103,8 @@ def wide_enough(
     except NeverSafe as error:
         raise unreachable(error.at, distance_km * (1.0 - error.excess)) from None
     if nearest.at == within[0] and nearest.excess < -CLOSE:
-        raise unreachable(within[0], nearest.made.mean_distance_km)
-    return nearest.made
+        raise unreachable(within[0], nearest.result.mean_distance_km)
+    return nearest.result
 
 
 def positional(
@@ -145,7 +145,7 @@ def _promising(
         designed = _by_estimates(build, excess, epsilon_per_km, start[0])
     else:
         within = epsilon_per_km * _RANGE, epsilon_per_km / _RANGE
-        designed = safe_root(build, excess, start, within=within, tolerance=CLOSE, power=1.0).made
+        designed = safe_root(build, excess, start, within=within, tolerance=CLOSE, power=1.0).result
     slack = designed.law.slack_at(epsilon_per_km)
     designed = promising(designed, BetweenPositions(epsilon_per_km, slack))
     designed.prior = prior

@@ -187,7 +187,7 @@ def simulate(
     check_transport(campaign.space)
     number = arrays.count("rounds", rounds)
     arrays.count("seed", seed, least=0)
-    tell = arrays.told(progress)
+    tell = arrays.teller(progress)
     everybody = crowd.counts(campaign.space)
     truth = everybody / max(1, int(everybody.sum()))
     reporters = np.zeros(campaign.space.size)

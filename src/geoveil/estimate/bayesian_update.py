@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from geoveil.arrays import ArrayLike, FloatArray, able, instance, one_blas_thread, told, uniform
+from geoveil.arrays import ArrayLike, FloatArray, able, instance, one_blas_thread, teller, uniform
 from geoveil.channel.backend import backend_named, backend_of, host_array
 from geoveil.channel.channel import Tally
 from geoveil.channel.operator import Operator
@@ -122,7 +122,7 @@ class IterativeBayesianUpdate:
 
     def __post_init__(self) -> None:
         stopping.check_stop(self.stop)
-        told(self.progress)
+        teller(self.progress)
         check_accelerator(self.accelerate)
         if self.uncertainty is not None:
             able(

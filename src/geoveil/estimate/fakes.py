@@ -313,10 +313,10 @@ class MapAndFakes:
             fewest = safe_root(
                 self.fit, above, [0.3], within=(_LEAST_PRICE, _MOST_PRICE), tolerance=near, step=_JUMP,
                 end_excess=lambda: -1.0,  # at such a price nothing is fake
-            ).made  # fmt: skip
+            ).result  # fmt: skip
         try:
             within = _LEAST_PRICE, _MOST_GIFT
-            most = safe_root(given, above, [0.1], within=within, tolerance=near, step=_JUMP).made
+            most = safe_root(given, above, [0.1], within=within, tolerance=near, step=_JUMP).result
         except NeverSafe:  # honest people need not have sent any of them
             most = given(_MOST_GIFT)
         return FakesRange(fewest, likeliest, most)

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from geoveil.arrays import ArrayLike, FloatArray, IntArray, able, count, finite, positive, told
+from geoveil.arrays import ArrayLike, FloatArray, IntArray, able, count, finite, positive, teller
 from geoveil.channel.operator import MovedOperator, Operator
 from geoveil.channel.seen import SeenColumns
 from geoveil.errors import InvalidInput, number_of
@@ -39,7 +39,7 @@ class Meter:
     """Tells a progress in thousandths of the whole: it never falls, and reaches the end once."""
 
     def __init__(self, progress: Progress | None) -> None:
-        self._progress = told(progress)
+        self._progress = teller(progress)
         self._done = -1
 
     def at(self, fraction: float) -> None:

@@ -155,5 +155,5 @@ def parameter_for_mean_distance(
     except NeverSafe as error:
         raise unreachable(mean_distance_km * math.exp(-error.excess), "information") from None
     if nearest.at == most and nearest.excess < -_TOLERANCE:
-        raise unreachable(nearest.made, "noise")
+        raise unreachable(nearest.result, "noise")
     return nearest.at

@@ -257,7 +257,7 @@ def optimal_mechanism(
         promised.scaled(1.0 - margin),
         positive("gap", gap),
         arrays.count("most_steps", most_steps),
-        arrays.told(progress),
+        arrays.teller(progress),
     )
     matrix, optimality = task.all_pairs() if spanner is None else task.on_spanner(spanner)
     return OptimalMechanism(space, matrix, promise, optimality)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from geoveil.arrays import FloatArray, IntArray, count, positive, told
+from geoveil.arrays import FloatArray, IntArray, count, positive, teller
 from geoveil.channel.guarantee import Guarantee
 from geoveil.errors import InvalidInput, SolverFailed, two_digits
 from geoveil.optimal.circular import CircularNoise
@@ -276,7 +276,7 @@ def optimal_noise(
     >>> round(noise.loss_reached, 3), noise.gap < 1e-3
     (2.0, True)
     """
-    tell, limits = told(progress), RingLimits.of(bound_per_km2, tightness)
+    tell, limits = teller(progress), RingLimits.of(bound_per_km2, tightness)
     promise = RadialPromise.of(privacy, region, loss, limits)
     gap, most = positive("gap", gap), count("most_rings", most_rings, least=64)
     width = promise.part_km(promise.reach_km / _FIRST_RINGS)

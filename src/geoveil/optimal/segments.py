@@ -109,7 +109,7 @@ class Segments(ByParts):
         return safe_root(
             cut, lambda pieces: 1.0 - pieces.total - 1e-12, [1.0], within=(1.0, 1e9),
             tolerance=1e-15, step=1e-15,
-        ).made  # fmt: skip
+        ).result  # fmt: skip
 
     def split(self, longest: float) -> Segments:
         """The same function with no piece longer than ``longest``."""

@@ -20,7 +20,7 @@ import numpy as np
 import scipy
 from scipy import sparse
 
-from geoveil.arrays import ArrayLike, FloatArray, IntArray, positive, prior_over, told
+from geoveil.arrays import ArrayLike, FloatArray, IntArray, positive, prior_over, teller
 from geoveil.channel.composed import UnpromisedChannel
 from geoveil.errors import InvalidInput, TooLarge
 from geoveil.measure import Loss, loss_values
@@ -99,7 +99,7 @@ def optimal_strategy(
     >>> round(strategy.optimality.privacy, 5), strategy.guarantee is None
     (0.5, True)
     """
-    tell = told(progress)
+    tell = teller(progress)
     weights = prior_over(prior, checked_space(space).size)
     limit, gap = positive("mean_loss_km", mean_loss_km), positive("gap", gap)
     size, cells = space.size, np.arange(space.size)

@@ -253,7 +253,7 @@ def matched(
             f"distortion ({wanted:g}) must be one that ε between {_LEAST_EPSILON:g} and "
             f"{_MOST_EPSILON:g} gives"
         )
-    return nearest.made
+    return nearest.result
 
 
 @dataclass(frozen=True)
@@ -314,7 +314,7 @@ def leakage_curve(
     A comparator is left out where its noisy vectors cannot be listed, or its ε would leave the range.
     """
     arrays.able("build", build, "__call__", _BUILD)
-    tell = arrays.told(progress)
+    tell = arrays.teller(progress)
     kinds: Sequence[Any] = comparators
     if not all(isinstance(kind, type) and issubclass(kind, NoisyCounts) for kind in kinds):
         raise InvalidInput("comparators must be classes of noisy counts, such as GeometricCounting")

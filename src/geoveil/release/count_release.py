@@ -261,7 +261,7 @@ def _calibrated(
         raise InvalidInput(
             f"distortion ({wanted:g}) must be larger; to change nothing, publish the counts"
         ) from None
-    return nearest.at, nearest.made
+    return nearest.at, nearest.result
 
 
 def _design(law: AnyLaw, rate: float, stop: Stop | None, progress: Progress | None) -> AnyDesign:
