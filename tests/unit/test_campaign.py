@@ -7,6 +7,7 @@ import pytest
 
 import geoveil as gv
 from geoveil.campaign import Crowd, simulate
+from geoveil.campaign.one_map import NO_ROUNDS
 from geoveil.campaign.rounds import NewestRounds, counted
 from geoveil.campaign.rules import PromiseRule, PublishedRule
 from geoveil.errors import InvalidFile, InvalidInput
@@ -353,13 +354,18 @@ def test_an_estimator_of_ones_own_cannot_be_saved(own):
         {"prior": [0.5, 0.5]},
         {"minimum_reports": -1},
         {"estimated_from": [[1, 2, 3]]},
+        {"estimated_from": [[]]},
+        {"fakes": [[1, 2, 3, 1e400]]},
+        {"standing": {**vars(NO_ROUNDS), "looks": 1e400}},
     ],
     ids=lambda change: next(iter(change)),
 )
 def test_a_saved_collection_that_cannot_be_is_refused(change):
     saved = gv.Campaign(GRID, epsilon_per_km=2.0).to_dict()
+    part = saved if change.keys() <= saved.keys() else saved["rounds"][0]
+    part.update(change)
     with pytest.raises(InvalidFile):
-        gv.Campaign.from_dict({**saved, **change})
+        gv.Campaign.from_dict(saved)
 
 
 @pytest.mark.parametrize("option", [{"guarded": True}, {"camouflage": 0.9}, {"most_leverage": 3.0}])

@@ -443,7 +443,7 @@ class Campaign:
                 tuple(map(Tally, round_.mechanisms, counts))
                 for round_, counts in zip(closed, levels, strict=True)
             )
-        except (KeyError, TypeError, ValueError, InvalidInput) as problem:
+        except (LookupError, OverflowError, TypeError, ValueError, InvalidInput) as problem:
             raise InvalidFile(f"the saved campaign is incomplete or malformed: {problem}") from None
         return resumed
 
