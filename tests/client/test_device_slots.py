@@ -80,6 +80,8 @@ MANY = [str(number) for number in range(169)]
         ({"names": ["a" * 40, "b"]}, {"names": ["a" * 41, "b"]}),
         ({"names": ["a b", "b"]}, {"names": ["a ", "b"]}),
         ({}, {"names": ["a\n", "b"]}),
+        ({"names": ["a\u0378", "b"]}, {"names": ["a\u00a0", "b"]}),  # one that no Unicode has so far is none
+        ({"names": ["\U0001f6b2" * 40, "b"]}, {"names": ["a\u202eb", "b"]}),
         ({}, {"names": ["a", 7]}),
         ({}, {"names": "ab"}),
         ({}, {"names": [], "starts": []}),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -21,6 +22,9 @@ _MINUTES = {"day": 1440, "week": 10_080}
 _LATEST_S = 1 << 40
 _ZONE = re.compile(r"[A-Z][A-Za-z0-9_+-]{0,29}(/[A-Za-z0-9_+-]{1,30}){0,2}")
 """Names of the database begin with a capital; a machine's own time, such as ``localtime``, does not."""
+_UNSEEN = frozenset({"Cc", "Cf", "Cs", "Co", "Zl", "Zp", "Zs"})
+"""Characters that no name has but the space: controls, formats, halves, private ones and separators. What
+Unicode has assigned since this Python was made is none: older and newer devices read the same."""
 _FIELDS = ("zone", "every", "names", "starts")
 
 
@@ -119,7 +123,8 @@ class Slots:
 def _is_name(name: Any) -> bool:
     if not isinstance(name, str) or not 1 <= len(name) <= NAME_LENGTH:
         return False
-    return name.isprintable() and name == name.strip()
+    seen = all(sign == " " or unicodedata.category(sign) not in _UNSEEN for sign in name)
+    return seen and name == name.strip()
 
 
 def _check_starts(starts: Any, every: Every, slots: int) -> None:

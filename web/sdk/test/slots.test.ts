@@ -2,6 +2,7 @@
 
 import { afterEach, beforeEach, expect, it } from "vitest";
 import { Device, type DeviceOptions, type Fix, MemoryStorage, Refused } from "../src/index.ts";
+import { readSlots, type Slots } from "../src/slots.ts";
 import { FakeCollector, PARIS, problem, served } from "./collector.ts";
 
 const NOW_S = 1_800_000_000; // 08:00 UTC
@@ -90,6 +91,13 @@ it("is silent outside all periods, and in zones that it does not know", async ()
   expect(await reason((await opened()).report(never))).toBe("slot");
   await answering(NOW_S, { ...SLOTS, zone: "Atlantis/Sea" });
   expect(await reason((await opened()).report(never))).toBe("zone");
+});
+
+it("reads names with characters that no Unicode has so far, as a newer service may give them, and none unseen", () => {
+  const named = (name: string): Slots => readSlots({ zone: "UTC", every: "day", names: [name], starts: [0] });
+  for (const name of ["a\u0378", "a b", "🚲".repeat(40)]) expect(named(name).names).toEqual([name]);
+  for (const name of ["", " a", "a\u00a0b", "a\u202eb", "\ud800", "\ue000", "a".repeat(41)])
+    expect(() => named(name), name).toThrow(RangeError);
 });
 
 it("takes a slot that the collector does not know for refused", async () => {
