@@ -54,6 +54,8 @@ describe.skipIf(!SERVICE || !executablePath)("the participant page", () => {
     await second.page.locator("#receipt").waitFor();
     expect(await second.page.locator("#send-now").count()).toBe(0);
     expect(second.asked).toEqual([`GET /c/${id}`, `GET /api/campaigns/${id}`]);
+    await page.emulateMedia({ media: "print" });
+    expect(await page.getByRole("button").count()).toBe(0); // nothing that can only be pressed
     await visit.end();
   });
 
