@@ -62,6 +62,15 @@ def test_losses_against_quadrature(name, loss):
     assert noise.expected_loss(loss) == pytest.approx(wanted, rel=1e-5)
 
 
+def test_the_loss_of_whoever_is_far_is_the_tail():
+    noise = CircularNoise.of_rings([0.0, 1.0, 4.0], np.array([4.0, 1.0]) / (19 * math.pi))
+    beside = 0.75 + np.array([-1e-3, -1e-6, 1e-6, 1e-3])  # of the edges of pieces, where no node is
+    for radius in (0.1234, 1.5, *beside):
+        late = gv.RadialLoss("late", lambda r, radius=radius: np.where(r > radius, 1.0, 0.0))
+        tail = 1.0 - float(noise.probability_within(radius))
+        assert noise.expected_loss(late) == pytest.approx(tail, abs=1e-12)
+
+
 @pytest.mark.parametrize("name", RADIALS)
 def test_the_inverse_of_the_distribution(name):
     noise = CircularNoise.of_function(RADIALS[name], reach_km=9.0, breaks_km=(1.0, 2.0))

@@ -258,6 +258,29 @@ def test_ring_losses_bracket_every_decreasing_density(count, width):
     assert (costs * means * rings.areas).sum() <= loss * (1 + 1e-9)
 
 
+@given(st.integers(2, 40), st.floats(0.01, 2), st.floats(0, 1))
+@settings(max_examples=25)
+def test_ring_losses_are_no_larger_than_those_of_a_loss_that_jumps(count, width, where):
+    rings = Rings(width, np.r_[0.0, np.full(count, np.inf)])
+    jump = where * width * count
+    late = gv.RadialLoss("late", lambda r: np.where(r > jump, 1.0, 0.0))
+    inside = np.clip(jump, rings.edges[:-1], rings.edges[1:])
+    true = np.pi * (rings.edges[1:] ** 2 - inside**2)
+    assert (rings.mean_losses(late) * rings.areas <= true + 1e-9 * rings.areas).all()
+    assert (rings.mean_losses(late) * rings.areas >= true - rings.areas / 100).all()
+
+
+def test_a_loss_that_jumps_is_never_below_the_bound():
+    """It was, by sums that did not see where it jumps."""
+    late = gv.RadialLoss("late", lambda r: np.where(r > 6.001, 1.0, 0.0))
+    promise = gv.WithinRadius(radius_km=1.0, epsilon=0.3)
+    noise = optimal_noise(privacy=promise, loss=late, most_rings=400)
+    true = 1.0 - float(noise.probability_within(6.001))
+    assert noise.loss_reached == pytest.approx(true, rel=1e-9)
+    assert noise.optimality.lower_bound <= true
+    assert noise.gap < 1e-3
+
+
 concave = {
     "2√d": lambda d: 2 * np.sqrt(d),
     "log(1 + d)": np.log1p,

@@ -152,8 +152,7 @@ class CircularNoise(ByParts, Noise):
 
     def expected_loss(self, loss: RadialLoss = distance_km) -> float:
         """∫ R(r)·L(r)·2πr dr for any loss that depends on the distance. Reference: NOISE, eq. (7)."""
-        fine = self.pieces.split(self.reach_km / _FINEST)
-        return float(fine.integrals(loss.at).sum())
+        return self.pieces.mean(loss.at, self.reach_km / _FINEST)
 
     def satisfies(self, privacy: Guarantee, region: Region | None = None) -> PrivacyCheck:
         """Whether the noise satisfies ℓ-privacy on a region (the plane unless given).

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from geoveil.arrays import ByParts, FloatArray, frozen
+from geoveil.arrays import ByParts, FloatArray, IntArray, frozen
 from geoveil.errors import InvalidInput
 from geoveil.root import safe_root
 
@@ -18,6 +18,10 @@ _NODES, _WEIGHTS = (np.asarray(part) for part in np.polynomial.legendre.leggauss
 _NODES, _WEIGHTS = (_NODES + 1) / 2, _WEIGHTS / 2
 _SOLVED = 1e-13
 _MOST_STEPS = 60
+_SETTLED, _HALVINGS = 1e-13, 50
+"""Of a mean, what two halves of a piece may differ from the whole by; how often one is halved at most."""
+_SUDDEN = 0.25
+"""Of the change between the outermost nodes of a piece, what may lie outside of them: 2 % of its length."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,19 +61,12 @@ class Segments(ByParts):
         return np.where(inside, self._between(piece, part), 0.0)
 
     def _between(self, piece: Any, part: FloatArray) -> FloatArray:
-        left, right = self.left[piece], self.right[piece]
-        straight = (left == 0) | (right == 0)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            curved = left * np.exp(np.log(right / left) * part)
-        return np.where(straight, left + (right - left) * part, curved)
+        return _between(self.left[piece], self.right[piece], part)
 
     def integrals(self, function: Callable[[FloatArray], FloatArray]) -> FloatArray:
         """∫ R(r)·f(r)·2πr dr over every piece, by Gauss–Legendre with 12 nodes."""
-        radius = self.edges[:-1, None] + self.widths[:, None] * _NODES
-        piece = np.arange(self.left.size)[:, None]
-        heights = self._between(piece, np.broadcast_to(_NODES, radius.shape))
-        values = heights * function(radius) * (2 * math.pi) * radius
-        return (values * _WEIGHTS).sum(axis=1) * self.widths
+        ends = np.stack((self.edges[:-1], self.edges[1:]))
+        return _integrals(function, ends, np.stack((self.left, self.right)))
 
     @cached_property
     def masses(self) -> FloatArray:
@@ -111,9 +108,29 @@ class Segments(ByParts):
             tolerance=1e-15, step=1e-15,
         ).result  # fmt: skip
 
-    def split(self, longest: float) -> Segments:
-        """The same function with no piece longer than ``longest``."""
-        parts = np.maximum(1, np.ceil(self.widths / longest)).astype(np.int64)
+    def mean(self, function: Callable[[FloatArray], FloatArray], longest: float) -> float:
+        """∫ R(r)·f(r)·2πr dr, pieces no longer than ``longest`` halved where f jumps or bends."""
+        pieces = self._split(np.maximum(1, np.ceil(self.widths / longest)).astype(np.int64))
+        ends = np.stack((pieces.edges[:-1], pieces.edges[1:]))
+        heights = np.stack((pieces.left, pieces.right))
+        settled, unsettled = 0.0, _integrals(function, ends, heights)
+        negligible = _SETTLED * float(np.abs(unsettled).sum())
+        for _ in range(_HALVINGS):
+            middle, between = ends.mean(axis=0), _between(heights[0], heights[1], np.asarray(0.5))
+            ends = np.array((np.r_[ends[0], middle], np.r_[middle, ends[1]]))
+            heights = np.array((np.r_[heights[0], between], np.r_[between, heights[1]]))
+            halves = _integrals(function, ends, heights)
+            hidden = _hidden(function, ends, heights) > negligible
+            off = np.abs(halves.reshape(2, -1).sum(axis=0) - unsettled) > negligible
+            both = np.tile(off | hidden.reshape(2, -1).any(axis=0), 2)
+            settled += float(halves[~both].sum())
+            ends, heights, unsettled = ends[:, both], heights[:, both], halves[both]
+            if not unsettled.size:
+                break
+        return settled + float(unsettled.sum())
+
+    def _split(self, parts: IntArray) -> Segments:
+        """The same function with each piece cut into so many."""
         piece = np.repeat(np.arange(parts.size), parts)
         first = np.concatenate([np.arange(count) / count for count in parts.tolist()])
         last = first + 1.0 / parts[piece]
@@ -184,6 +201,35 @@ class Segments(ByParts):
             fall = np.where(straight, 0.0, np.log(left / right))
         first, second = _exponential_moments(fall, part)
         return np.where(straight, line, left / top * (start * first + width * second))
+
+
+def _between(left: FloatArray, right: FloatArray, part: FloatArray) -> FloatArray:
+    """R at a part of pieces with these heights at their ends."""
+    straight = (left == 0) | (right == 0)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        curved = left * np.exp(np.log(right / left) * part)
+    return np.where(straight, left + (right - left) * part, curved)
+
+
+def _integrals(
+    function: Callable[[FloatArray], FloatArray], ends: FloatArray, heights: FloatArray
+) -> FloatArray:
+    """∫ R(r)·f(r)·2πr dr over pieces with these ends (2, n), and R at them (2, n)."""
+    widths = ends[1] - ends[0]
+    radius = ends[0][:, None] + widths[:, None] * _NODES
+    density = _between(heights[0][:, None], heights[1][:, None], _NODES)
+    return (density * function(radius) * (2 * math.pi) * radius * _WEIGHTS).sum(axis=1) * widths
+
+
+def _hidden(
+    function: Callable[[FloatArray], FloatArray], ends: FloatArray, heights: FloatArray
+) -> FloatArray:
+    """What sums over pieces miss, at most, where f jumps between an end and the node next to it; else 0."""
+    places, widths = np.r_[0.0, _NODES[[0, -1]], 1.0], ends[1] - ends[0]
+    changes = np.abs(np.diff(function(ends[0][:, None] + widths[:, None] * places)))
+    outside = changes[:, 0] + changes[:, 2]
+    missed = outside * heights.max(axis=0) * (2 * math.pi) * ends[1] * (widths * _NODES[0])
+    return np.where(outside > _SUDDEN * changes[:, 1], missed, 0.0)
 
 
 def _exponential_moments(fall: FloatArray, part: FloatArray) -> tuple[FloatArray, FloatArray]:
