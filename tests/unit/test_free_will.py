@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -11,6 +13,7 @@ from geoveil.campaign import Campaign, Crowd, PromiseRule
 from geoveil.campaign.one_map import Choices, allowed_at
 from geoveil.errors import InvalidInput
 from geoveil.estimate.mixture import AverageOfEstimates
+from geoveil.verify.guard import Guarded, GuardedUpdate
 from geoveil.verify.manipulation import expected_counts
 
 TOWN = gv.Grid(rows=7, columns=7, cell_km=0.5)
@@ -217,9 +220,20 @@ def test_a_campaign_goes_on_where_it_stopped() -> None:
     assert resumed.to_dict() == campaign.to_dict()
 
 
-def test_a_guarded_campaign_takes_fakes_out_of_the_promise_they_chose() -> None:
-    """And what they explain is no sign that people choose by where they are."""
+def test_a_guarded_campaign_takes_fakes_out_of_the_promise_they_chose(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """And what they explain is no sign that people choose by where they are; both promises by themselves take
+    half as long as all together may, so that a close is not given up for want of time."""
+    efforts, inspect = [], GuardedUpdate.inspect
+
+    def inspected(guard: GuardedUpdate, *tallies: Any, **known: Any) -> Guarded:
+        efforts.append(guard.effort)
+        return inspect(guard, *tallies, **known)
+
+    monkeypatch.setattr(GuardedUpdate, "inspect", inspected)
     campaign, quiet = with_fakes(guarded=True)
+    assert efforts == [0.25, 0.25, 1.0]
     assert not choices(campaign).dependent
     worst, *others = sorted(campaign.closing.fakes, key=lambda found: -found.least)
     assert (worst.report, worst.level) == (quiet, 0)

@@ -259,10 +259,12 @@ def test_too_many_cells_are_said_to_be_so(
 def test_fits_that_take_too_long_are_given_up_and_that_is_said(
     mechanism: Channel, monkeypatch: pytest.MonkeyPatch, remembered: bool
 ) -> None:
-    monkeypatch.setattr(guard_module, "_MOST_PRODUCTS", 1_000)
+    if remembered:
+        monkeypatch.setattr(guard_module, "_MOST_PRODUCTS", 1_000)
     tally = counted(mechanism, 4, 20_000, at25=400)
     known = [Suspicion(mechanism, 25, 300, 400)] if remembered else []
-    guarded = GuardedUpdate(QUICK).inspect(tally, remembered=known)
+    guard = GuardedUpdate(QUICK, effort=1.0 if remembered else 1e-9)  # a part of the time, or all
+    guarded = guard.inspect(tally, remembered=known)
     assert guarded.alarms[0].raised
     assert (guarded.fake_range, guarded.named, guarded.possible) == ((0, 0), (), [])
     assert "took nothing out: counting the fakes" in guarded.summary()

@@ -330,7 +330,8 @@ class Campaign:
         guard = self.rule.guard(self._least)
         if guard is None:
             return compared
-        guard = replace(guard, alarm=NewestRounds())
+        # in half of the time that the guard has for all promises together, which comes next
+        guard = replace(guard, alarm=NewestRounds(), effort=0.5 / len(levels))
         looks = [self._inspected(guard, used, last, level) for level in levels if level]
         if not any(most.any() for guarded in looks for most in guarded.most):
             return compared

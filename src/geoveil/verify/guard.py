@@ -10,7 +10,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 import scipy
 
-from geoveil.arrays import FloatArray, IntArray, count, indices, one_blas_thread
+from geoveil.arrays import FloatArray, IntArray, count, indices, one_blas_thread, positive
 from geoveil.channel.channel import Channel, Tally
 from geoveil.errors import TooLarge, number_of
 from geoveil.estimate import Estimate, Estimator, IterativeBayesianUpdate, Steps
@@ -169,11 +169,14 @@ class GuardedUpdate:
     """How often the alarm is asked again after what it named was set apart, at most."""
     least: int = 1
     """Reports that every round must keep: where fewer would be left, nothing is taken out."""
+    effort: float = 1.0
+    """How much of the minute or so that counting the fakes may take."""
 
     def __post_init__(self) -> None:
         count("most", self.most, least=0)
         count("passes", self.passes)
         count("least", self.least)
+        positive("effort", self.effort)
 
     @one_blas_thread()
     def fit(self, tallies: Tally | Iterable[Tally]) -> Estimate:
@@ -278,7 +281,8 @@ class _Inspection:
         return [int(y) for y in worst if out[y] > line and y not in self.named]
 
     def _modelled(self, suspects: list[Suspect]) -> MapAndFakes:
-        return MapAndFakes(self.received[self.first :], suspects, most_products=_MOST_PRODUCTS)
+        most_products = int(self.guard.effort * _MOST_PRODUCTS)
+        return MapAndFakes(self.received[self.first :], suspects, most_products=most_products)
 
     def _suspect(self, reports: list[int]) -> None:
         fitted = self.received[self.first :]
