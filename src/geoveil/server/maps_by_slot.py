@@ -122,7 +122,7 @@ def slots_summary(
         words += f"; {few} {have} fewer than {number_of(minimum, 'report')} so far"
     if maps:
         words += ". The alarm looks at all slots together: fakes in one are few among all"
-    if maps and any(done.seed for done in closing.rounds):
+    if maps and any(round_.seed for round_ in closing.rounds):
         words += ". None of the maps is held to the trusted first round"
     if maps and closing.waiting:
         words += ". Newer rounds that disagree are in none of them, nor in their intervals"

@@ -143,8 +143,8 @@ class Store(ABC):
     def backdrop(self, campaign: str) -> bytes | None:
         """What the pages draw behind the cells; ``None`` where there is nothing."""
         statement = "SELECT backdrop FROM campaign WHERE id = :campaign"
-        kept: bytes | None = self._value(statement, campaign=campaign)
-        return kept
+        backdrop: bytes | None = self._value(statement, campaign=campaign)
+        return backdrop
 
     def delete_campaign(self, campaign: str) -> bool:
         """Remove a campaign and all it holds; ``False`` where there is none.
@@ -410,52 +410,52 @@ class Store(ABC):
         running = "WHERE p.problem = '' AND c.state <> 'ended' ORDER BY c.key"
         return self._every(records.PreparationRecord, f"{sql.PREPARATION} {running}")
 
-    def prepare(self, wanted: records.PreparationRecord) -> bool:
+    def prepare(self, preparation: records.PreparationRecord) -> bool:
         """Let a campaign wait for this round, in the place of any other it waits for.
 
         ``False``, and nothing changed, where there is no such campaign, it has ended, or the round would
         not be its next.
         """
         with self.writing() as run:
-            locked = run(self.LOCKED, campaign=wanted.campaign)
+            locked = run(self.LOCKED, campaign=preparation.campaign)
             if not locked or locked[0][1] == "ended":
                 return False
             key = {"campaign_key": locked[0][0]}
             last = run(sql.LAST_ROUND, **key)
-            if last and last[0][1] >= wanted.round:
+            if last and last[0][1] >= preparation.round:
                 return False
-            run(sql.PREPARE, number=wanted.round, space=wanted.space, **key)
+            run(sql.PREPARE, number=preparation.round, space=preparation.space, **key)
         return True
 
-    def refuse_preparation(self, wanted: records.PreparationRecord, problem: str) -> bool:
+    def refuse_preparation(self, preparation: records.PreparationRecord, problem: str) -> bool:
         """Keep why a round cannot open, and end its campaign; ``False`` where it waits for another."""
         if not problem:
             raise InvalidInput("problem must be a sentence")
         with self.writing() as run:
-            run(self.LOCKED, campaign=wanted.campaign)
-            refused = run(sql.REFUSE, problem=problem, **sql.names_of(wanted))
+            run(self.LOCKED, campaign=preparation.campaign)
+            refused = run(sql.REFUSE, problem=problem, **sql.names_of(preparation))
             if refused:
-                run("UPDATE campaign SET state = 'ended' WHERE id = :id", id=wanted.campaign)
+                run("UPDATE campaign SET state = 'ended' WHERE id = :id", id=preparation.campaign)
         return bool(refused)
 
     def finish_preparation(
-        self, wanted: records.PreparationRecord, opened: records.RoundRecord, *, at_s: int
+        self, preparation: records.PreparationRecord, opened: records.RoundRecord, *, at_s: int
     ) -> bool:
         """Open the round that a campaign waited for, in one transaction; the one before is closed.
 
         ``False``, and no round opened, where the campaign has ended or waits for something else by now; or
         where a round as late is open already: then it waits for this one no longer.
         """
-        if (opened.campaign, opened.number) != (wanted.campaign, wanted.round):
+        if (opened.campaign, opened.number) != (preparation.campaign, preparation.round):
             raise InvalidInput("opened must be the round that was prepared")
         with self.writing() as run:
-            locked = run(self.LOCKED, campaign=wanted.campaign)
+            locked = run(self.LOCKED, campaign=preparation.campaign)
             if not locked or locked[0][1] == "ended":
                 return False
             key = {"campaign_key": locked[0][0]}
             last = run(sql.LAST_ROUND, **key)
-            if not run(sql.PREPARED, **sql.names_of(wanted)) or (
-                last and last[0][1] >= wanted.round
+            if not run(sql.PREPARED, **sql.names_of(preparation)) or (
+                last and last[0][1] >= preparation.round
             ):
                 return False
             run(sql.CLOSE_OPEN, **key, at_s=at_s)

@@ -114,8 +114,8 @@ class GroupWriter:
         except Exception as error:
             failed = StoreFailed(f"the store failed ({type(error).__name__}); try again later")
             return [failed] * len(batch)
-        each = iter(new)
-        return [list(islice(each, len(submission.uploads))) for submission in batch]
+        answers = iter(new)
+        return [list(islice(answers, len(submission.uploads))) for submission in batch]
 
 
 _Resolved = list[tuple[asyncio.Future[list[bool]], Answer]]

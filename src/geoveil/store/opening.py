@@ -166,8 +166,8 @@ def restore_backup(path: Path | str, target: Store | str) -> Contents:
     with _opened(source, target) as backup:
         if not isinstance(target, str):
             return copy_store(backup, target)
-        with closing(open_store(target)) as made:
-            return copy_store(backup, made)
+        with closing(open_store(target)) as store:
+            return copy_store(backup, store)
 
 
 @contextmanager

@@ -106,10 +106,11 @@ class Patient(Connection[Row]):
 
     patience_s = _STATEMENT_S
 
-    def wait(self, gen: Generator[Any, Any, V], *given: Any, **named: Any) -> V:
+    def wait(self, gen: Generator[Any, Any, V], *arguments: Any, **keywords: Any) -> V:
         """Run what the driver does on the connection, up to the limit."""
+        limited = _limited(gen, time.monotonic() + self.patience_s)
         try:
-            return super().wait(_limited(gen, time.monotonic() + self.patience_s), *given, **named)
+            return super().wait(limited, *arguments, **keywords)
         except TookTooLong:
             self.close()
             raise
@@ -187,17 +188,17 @@ class PostgresStore(Store):
             return counted
         with self._counting_on() as connection:
             pending, named = pending_of(uploads, partial(_named, connection))
-            given = [(key, id, *what) for key, ids in pending.items() for id, what in ids.items()]
-            campaign_keys, ids, round_keys, cells, positions = map(list, zip(*given, strict=True))
+            rows = [(key, id, *what) for key, ids in pending.items() for id, what in ids.items()]
+            campaign_keys, ids, round_keys, cells, positions = map(list, zip(*rows, strict=True))
             values = {
                 "campaign_keys": campaign_keys, "ids": ids, "round_keys": round_keys, "cells": cells,
                 "named": named, "shard": self._shard,
             }  # fmt: skip
-            known = set(connection.execute(_ADD, values))  # a transaction of its own
-        if (None, None) in known:
+            repeats = set(connection.execute(_ADD, values))  # a transaction of its own
+        if (None, None) in repeats:
             raise over()
         for key, id, position in zip(campaign_keys, ids, positions, strict=True):
-            counted[position] = (key, id) not in known
+            counted[position] = (key, id) not in repeats
         return counted
 
     @contextmanager
@@ -280,8 +281,8 @@ class PostgresStore(Store):
         long = _connected(self._url, statement_s=_LONG_S)
         with _translated(), long as connection, connection.transaction():
             connection.execute("LOCK TABLE campaign, token IN EXCLUSIVE MODE")
-            kept = connection.execute("SELECT FROM campaign UNION ALL SELECT FROM token LIMIT 1")
-            if kept.fetchall():
+            rows = connection.execute("SELECT FROM campaign UNION ALL SELECT FROM token LIMIT 1")
+            if rows.fetchall():
                 raise InvalidInput("the store must be empty to take over another one")
             for table in records.TABLES:
                 _copy_in(connection, table, snapshot)

@@ -90,8 +90,8 @@ class RoundRecord:
     @property
     def cells_each(self) -> int:
         """How many different cells a report of one level and slot may name, at each of its ends."""
-        each = self.cells // (max(1, len(self.levels.split())) * self.slots)
-        return each if self.ends == 1 else math.isqrt(each)
+        reports = self.cells // (max(1, len(self.levels.split())) * self.slots)
+        return reports if self.ends == 1 else math.isqrt(reports)
 
     def report_number(self, mechanism: str, slot: int, cell: int, to: int = 0) -> int:
         """The number that a report is counted under: levels one after another, in each its slots.
@@ -231,14 +231,14 @@ TABLES: Mapping[str, tuple[str, ...]] = MappingProxyType(
 """Table → columns; a table comes after those it refers to."""
 
 
-def tables_among(found: Iterable[tuple[str, str]]) -> Mapping[str, tuple[str, ...]]:
+def tables_among(existing: Iterable[tuple[str, str]]) -> Mapping[str, tuple[str, ...]]:
     """Of :data:`TABLES` what a database of an older program has, by its tables and their columns."""
-    there = set(found)
-    kept = {
-        table: tuple(each for each in columns if (table, each) in there)
+    pairs = set(existing)
+    tables = {
+        table: tuple(name for name in columns if (table, name) in pairs)
         for table, columns in TABLES.items()
     }
-    return {table: columns for table, columns in kept.items() if columns}
+    return {table: columns for table, columns in tables.items() if columns}
 
 
 # --- Numbered steps from an empty database to the schema of this program, and back
@@ -265,7 +265,7 @@ def migrations(database: str) -> tuple[Migration, ...]:
     [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12]
     """
     folder = files("geoveil.store") / "schema" / database
-    found = [match for file in folder.iterdir() if (match := _NAME.fullmatch(file.name))]
+    matches = [match for file in folder.iterdir() if (match := _NAME.fullmatch(file.name))]
     return tuple(
         Migration(
             number=int(match["number"]),
@@ -273,7 +273,7 @@ def migrations(database: str) -> tuple[Migration, ...]:
             up=(folder / match[0]).read_text(encoding="utf-8"),
             down=(folder / match[0].replace(".up.", ".down.")).read_text(encoding="utf-8"),
         )
-        for match in sorted(found, key=lambda match: match[0])
+        for match in sorted(matches, key=lambda match: match[0])
     )
 
 

@@ -215,8 +215,8 @@ class SqliteStore(Store):
     def fill(self, snapshot: records.Snapshot) -> None:
         with self.writing() as run:
             if any(
-                run(f"SELECT 1 FROM {each} LIMIT 1")
-                for each in self.tables.keys() & {"campaign", "token"}
+                run(f"SELECT 1 FROM {table} LIMIT 1")
+                for table in self.tables.keys() & {"campaign", "token"}
             ):
                 raise InvalidInput("the store must be empty to take over another one")
             assert self._writer is not None
@@ -356,11 +356,11 @@ def _count(run: Run, pending: Pending) -> Iterator[int]:
             campaign_key=campaign_key,
             ids=json.dumps([id.hex() for id in ids]),
         )
-        known = {id for (id,) in rows}
+        repeats = {id for (id,) in rows}
         new: dict[int, list[str]] = {}
         cells: dict[int, Counter[int]] = {}
         for id, (round_key, cell, position) in ids.items():
-            if id in known:
+            if id in repeats:
                 continue
             if round_key not in new:
                 new[round_key], cells[round_key] = [], Counter()

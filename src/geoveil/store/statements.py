@@ -55,7 +55,7 @@ _LIVE = """
     FROM tally t JOIN round r ON r.key = t.round_key JOIN campaign c ON c.key = r.campaign_key
     WHERE c.id = :campaign GROUP BY r.number, t.cell
 """
-_TAKEN = """
+_CLOSED_COUNTS = """
     SELECT o.number, t.counts
     FROM closing_tally t JOIN round k ON k.key = t.closing_key JOIN round o ON o.key = t.round_key
     JOIN campaign c ON c.key = k.campaign_key WHERE c.id = :campaign AND k.number <= :number
@@ -217,18 +217,18 @@ def pending_of(
     key, cells and whether the ids are gone. Nothing is remembered: another process may have deleted a
     campaign and made one of the same id, and SQLite gives a key again.
     """
-    named = list(dict.fromkeys((each.campaign, each.round, each.mechanism) for each in uploads))
-    found = {}
+    named = list(dict.fromkeys((one.campaign, one.round, one.mechanism) for one in uploads))
+    rounds = {}
     campaigns, numbers, mechanisms = map(list, zip(*named, strict=True))
     for position, *keys in look_up(campaigns, numbers, mechanisms):
         if keys.pop():
             raise over()
-        found[named[position]] = keys
+        rounds[named[position]] = keys
     pending: Pending = {}
     for position, (campaign, number, id, cell, mechanism) in enumerate(uploads):
-        if (campaign, number, mechanism) not in found:
+        if (campaign, number, mechanism) not in rounds:
             raise InvalidInput(f"round ({number}) must be one of the campaign's")
-        campaign_key, round_key, cells = found[campaign, number, mechanism]
+        campaign_key, round_key, cells = rounds[campaign, number, mechanism]
         if not 0 <= cell < cells:
             raise InvalidInput(f"cell of the report at position {position} must be below {cells}")
         if len(id) != records.ID_BYTES:
@@ -237,7 +237,7 @@ def pending_of(
         if ids is None:
             ids = pending[campaign_key] = {}
         ids.setdefault(id, (round_key, cell, position))
-    return pending, [round_key for _, round_key, _ in found.values()]
+    return pending, [round_key for _, round_key, _ in rounds.values()]
 
 
 def over() -> InvalidInput:
@@ -319,10 +319,10 @@ def forget_some(
 
 def take_counts(run: Run, campaign_key: int, closing_key: int) -> None:
     """Move what was counted since the last closing of a campaign into this one."""
-    taken: dict[int, Counter[int]] = {}
+    counts: dict[int, Counter[int]] = {}
     for round_key, cell, count in run(_TAKE, campaign_key=campaign_key):
-        taken.setdefault(round_key, Counter())[cell] += count
-    for round_key, cells in taken.items():
+        counts.setdefault(round_key, Counter())[cell] += count
+    for round_key, cells in counts.items():
         run(
             "INSERT INTO closing_tally (closing_key, round_key, counts)"
             " VALUES (:closing_key, :round_key, :counts)",
@@ -336,20 +336,20 @@ def counts_at(run: Run, campaign: str, closing: int) -> dict[int, IntArray]:
     """Round number → counts by cell when a round closed, of the rounds that were open until then."""
     sizes = [row for row in run(_SIZES, campaign=campaign) if row[0] <= closing]
     counts = {number: np.zeros(cells, dtype=np.int64) for number, cells in sizes}
-    for number, taken in run(_TAKEN, campaign=campaign, number=closing):
-        cells, times = unpacked(taken).T
+    for number, tally in run(_CLOSED_COUNTS, campaign=campaign, number=closing):
+        cells, times = unpacked(tally).T
         counts[number][cells] += times
     return counts
 
 
 def pairs_at(run: Run, campaign: str, closing: int) -> dict[int, IntArray]:
     """The same as rows of number and count, of the reports that came: of pairs most never do."""
-    seen: dict[int, Counter[int]] = {}
-    for number, cells in run(_TAKEN, campaign=campaign, number=closing):
-        seen.setdefault(number, Counter()).update(dict(unpacked(cells).tolist()))
+    counts: dict[int, Counter[int]] = {}
+    for number, cells in run(_CLOSED_COUNTS, campaign=campaign, number=closing):
+        counts.setdefault(number, Counter()).update(dict(unpacked(cells).tolist()))
     return {
         number: np.array(sorted(cells.items()), dtype=np.int64).reshape(-1, 2)
-        for number, cells in sorted(seen.items())
+        for number, cells in sorted(counts.items())
     }
 
 
