@@ -49,8 +49,8 @@ def spent_in_words(reports: int, spent: GeoIndistinguishability) -> str:
 
 def left_in_words(limit_per_km: float, spent: GeoIndistinguishability) -> str:
     """How much of a limit is left, and of how much."""
-    left = rounded_down(left_of(limit_per_km, spent.exact))
-    return f"{left} of {rounded_down(limit_per_km)}"
+    rest = rounded_down(left_of(limit_per_km, spent.exact))
+    return f"{rest} of {rounded_down(limit_per_km)}"
 
 
 @dataclass
@@ -117,19 +117,19 @@ class Budget:
                     )
                 self.guarantee = self.guarantee.counted_in(promise.unit)
             self.charge(repr(mechanism), promise.epsilon_per_km)
-            drawn = mechanism.sample(cell) if draw is None else draw(key[1])
-            self.answers[key] = int(drawn)
+            report = mechanism.sample(cell) if draw is None else draw(key[1])
+            self.answers[key] = int(report)
         return self.answers[key]
 
     def summary(self) -> str:
         """The ledger in words: about people where it knows how they came into every mechanism."""
         spent = spent_in_words(len(self.charges), self.guarantee)
-        left = left_in_words(self.limit_per_km, self.guarantee)
+        rest = left_in_words(self.limit_per_km, self.guarantee)
         meaning = between_places(self.guarantee, NEARBY_KM, reports=max(1, len(self.charges)))
         channels = [mechanism for mechanism, _ in self.answers]
         if channels and SumOfGuarantees(tuple(map(_promise, channels))).parts == (self.guarantee,):
             meaning = explain_together(channels, NEARBY_KM)
-        return f"{spent}; {left} left. {meaning}"
+        return f"{spent}; {rest} left. {meaning}"
 
 
 def _promise(mechanism: Channel) -> GeoIndistinguishability:
@@ -191,7 +191,7 @@ class Limits:
     def broken_by(self, spent: Spent, epsilon_per_km: float, slack_nats: float) -> Limit | None:
         """Which limit one more report would break; ``None`` where none."""
         cost = as_written(epsilon_per_km)
-        for which, limit, sofar in self._each(spent):
+        for which, limit, sofar in self._limits_with_spent(spent):
             if sofar.exact + cost > as_written(limit):
                 return which
         most = self.slack_nats or max(MOST_SLACK_NATS, self.lifetime_per_km)
@@ -200,16 +200,15 @@ class Limits:
 
     def left_in_words(self, spent: Spent) -> str:
         """How much is left of each limit, as the end of a sentence."""
-        others = self._each(spent)[1:]
+        others = self._limits_with_spent(spent)[1:]
         words = {"day": "today", "year": "within 365 days"}
-        each = "; ".join(
-            f"{words[which]} {left_in_words(limit, sofar)}" for which, limit, sofar in others
-        )
-        return f"{left_in_words(self.lifetime_per_km, spent.lifetime)} per km are left" + (
-            f" ({each})" if each else ""
-        )
+        clauses = [f"{words[name]} {left_in_words(limit, sofar)}" for name, limit, sofar in others]
+        lifetime = f"{left_in_words(self.lifetime_per_km, spent.lifetime)} per km are left"
+        return f"{lifetime} ({'; '.join(clauses)})" if clauses else lifetime
 
-    def _each(self, spent: Spent) -> list[tuple[Limit, float, GeoIndistinguishability]]:
+    def _limits_with_spent(
+        self, spent: Spent
+    ) -> list[tuple[Limit, float, GeoIndistinguishability]]:
         every: tuple[tuple[Limit, float | None, GeoIndistinguishability], ...] = (
             ("lifetime", self.lifetime_per_km, spent.lifetime),
             ("day", self.day_per_km, spent.day),

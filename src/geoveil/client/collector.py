@@ -129,8 +129,8 @@ class Collector:
         the collector's choosing, which could mark a device.
         """
         self._latest = self._fetched(now_s)
-        wanted = (each for each in self._latest if promise_per_km in (None, each.epsilon_per_km))
-        document = next(wanted, None)
+        offers = (level for level in self._latest if promise_per_km in (None, level.epsilon_per_km))
+        document = next(offers, None)
         if document is None:
             raise Refused("level")
         if document.campaign != self._address.campaign:

@@ -256,17 +256,17 @@ class Device:
 
     def _report(self, ends: tuple[Whereabouts | str, ...], outside: Beyond) -> Receipt:
         """Report from one place or from both ends of a trip; a text says what is wrong with one."""
-        given = tuple(each for each in ends if isinstance(each, Whereabouts))
+        places = tuple(end for end in ends if isinstance(end, Whereabouts))
         try:
-            for each in ends:
-                if isinstance(each, str):
-                    raise InvalidInput(each)
+            for end in ends:
+                if isinstance(end, str):
+                    raise InvalidInput(end)
             if one_of("outside", outside, get_args(Beyond)) == "refuse":
                 warnings.warn(SILENCE_TELLS, stacklevel=3)
-            return self._delivered(self._reported(given, outside))
+            return self._delivered(self._reported(places, outside))
         finally:
-            for each in given:
-                each.forget()
+            for end in places:
+                end.forget()
 
     def _reported(self, ends: tuple[Whereabouts, ...], outside: Beyond) -> Charge:
         """The report that was made already, or a new one, drawn and charged: of a place, or both ends."""
@@ -282,7 +282,7 @@ class Device:
         report, bits = accepted
         del accepted
         try:
-            drawn = [
+            draws = [
                 where.draw(document, bits[start : start + DRAW_BYTES], outside)
                 for where, start in zip(ends, (0, DRAW_BYTES), strict=False)
             ]
@@ -292,10 +292,10 @@ class Device:
             # in which the location was read: that may take hours
             slot = self._collector.slot(document, self._now_s())
             return self.ledger.charge(
-                current, period, self.limits, now_s, report, drawn[0], slot, *drawn[1:]
+                current, period, self.limits, now_s, report, draws[0], slot, *draws[1:]
             )
         finally:
-            del drawn  # what was not charged is in no traceback either
+            del draws  # what was not charged is in no traceback either
 
     def _earlier(self, now_s: float) -> Charge | None:
         """The report that was made already, where no document is needed to know it."""

@@ -106,8 +106,8 @@ class Ledger:
     def certified(self, timeless: str) -> bool:
         """Whether the promise of a document was checked here before, in whatever round: it takes longest."""
         with self._book() as book:
-            known = "SELECT 1 FROM certified WHERE mechanism = ?"
-            return book.execute(known, (timeless,)).fetchone() is not None
+            statement = "SELECT 1 FROM certified WHERE mechanism = ?"
+            return book.execute(statement, (timeless,)).fetchone() is not None
 
     def check(self, current: Round, limits: Limits, now_s: float) -> None:
         """Refuse another space than the first, and a report that the budget does not hold."""

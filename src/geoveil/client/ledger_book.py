@@ -124,9 +124,9 @@ class Charge:
     to_lng: float | None = None
 
     def __post_init__(self) -> None:
-        drawn = [value is not None for value in (self.cell, self.lat, self.lng)]
+        present = {value is not None for value in (self.cell, self.lat, self.lng)}
         ended = {value is not None for value in (self.to_cell, self.to_lat, self.to_lng)}
-        if set(drawn) != {self.state != "charged"} or len(ended) > 1:
+        if present != {self.state != "charged"} or len(ended) > 1:
             raise ValueError("not a ledger that this program wrote")
 
     @property
@@ -177,12 +177,12 @@ class Period:
 
         The second draw is for the end of a trip.
         """
-        told = f"{mechanism} {self.again} {self.number}".encode()
-        named, drawn, ended = (
-            hmac.digest(key, b"geoveil report %s %s" % (use, told), "sha256")[:16]
+        context = f"{mechanism} {self.again} {self.number}".encode()
+        report, draw, end = (
+            hmac.digest(key, b"geoveil report %s %s" % (use, context), "sha256")[:16]
             for use in (b"id", b"draw", b"end")
         )
-        return named.hex(), drawn + ended
+        return report.hex(), draw + end
 
 
 def moved_on(key: bytes, steps: int) -> bytes:
@@ -220,8 +220,8 @@ def reported(
         "day": ("day = ?", period.number),
         "round": ("mechanism = ?", mechanism),
     }[period.again]
-    drawn = f"WHERE campaign = ? AND {which} AND state != 'charged' ORDER BY number LIMIT 1"
-    return next(iter(charges(book, drawn, campaign, value)), None)
+    condition = f"WHERE campaign = ? AND {which} AND state != 'charged' ORDER BY number LIMIT 1"
+    return next(iter(charges(book, condition, campaign, value)), None)
 
 
 def add(book: sqlite3.Connection, charge: Charge) -> None:
@@ -229,12 +229,12 @@ def add(book: sqlite3.Connection, charge: Charge) -> None:
     values = [getattr(charge, field.name) for field in fields(Charge)]
     marks = ", ".join("?" * len(values))
     book.execute(f"INSERT INTO charge ({_NAMES}) VALUES ({marks})", values)
-    cost, slack = (as_written(each) for each in (charge.epsilon_per_km, charge.slack_nats or 0.0))
+    cost, slack = (as_written(value) for value in (charge.epsilon_per_km, charge.slack_nats or 0.0))
     for origin in ("", charge.origin):
-        known = "origin_total WHERE origin = ?"
+        rows = "origin_total WHERE origin = ?"
         sums = (
-            _sum(book, known, origin) + cost,
-            _sum(book, known, origin, of="slack_nats") + slack,
+            _sum(book, rows, origin) + cost,
+            _sum(book, rows, origin, of="slack_nats") + slack,
         )
         book.execute(
             "INSERT INTO origin_total VALUES (?, 1, ?, ?) ON CONFLICT (origin) DO UPDATE SET "
@@ -262,9 +262,9 @@ def _sum(
 
 def total(book: sqlite3.Connection, origin: str) -> BetweenPositions:
     """What all reports to one operator have cost, or those to all (``""``)."""
-    known = "origin_total WHERE origin = ?"
+    rows = "origin_total WHERE origin = ?"
     return BetweenPositions.exactly(
-        _sum(book, known, origin), _sum(book, known, origin, of="slack_nats")
+        _sum(book, rows, origin), _sum(book, rows, origin, of="slack_nats")
     )
 
 
@@ -314,25 +314,25 @@ def open_campaign(
     book: sqlite3.Connection, name: str, period: Period, randomness: Randomness
 ) -> None:
     """A key for a campaign that the ledger does not know yet: the earlier, the more copies have it."""
-    known = book.execute("SELECT 1 FROM campaign WHERE name = ?", (name,)).fetchone()
-    if known is None:
-        told = (name, period.again, period.number, randomness.bytes(32))
-        book.execute("INSERT INTO campaign (name, again, next, key) VALUES (?, ?, ?, ?)", told)
+    row = book.execute("SELECT 1 FROM campaign WHERE name = ?", (name,)).fetchone()
+    if row is None:
+        values = (name, period.again, period.number, randomness.bytes(32))
+        book.execute("INSERT INTO campaign (name, again, next, key) VALUES (?, ?, ?, ?)", values)
 
 
 def key(book: sqlite3.Connection, current: Round, period: Period, randomness: Randomness) -> bytes:
     """The key of a report to come; a new one where there is none that reaches it."""
     name, number = current.campaign, period.number
     open_campaign(book, name, period, randomness)
-    known = "SELECT space, expires_s, again, next, key FROM campaign WHERE name = ?"
-    row = book.execute(known, (name,)).fetchone()
+    statement = "SELECT space, expires_s, again, next, key FROM campaign WHERE name = ?"
+    row = book.execute(statement, (name,)).fetchone()
     _, expires_s, again, least, secret = row
     if secret is None or again != period.again or not 0 <= number - least <= MOST_STEPS:
         again, least, secret = period.again, number, randomness.bytes(32)
-    told = (current.space, max(expires_s or 0, current.expires_s), again, least, secret)
-    if told != row:  # what stands there already need not be written again
+    values = (current.space, max(expires_s or 0, current.expires_s), again, least, secret)
+    if values != row:  # what stands there already need not be written again
         names = "space = ?, expires_s = ?, again = ?, next = ?, key = ?"
-        book.execute(f"UPDATE campaign SET {names} WHERE name = ?", (*told, name))
+        book.execute(f"UPDATE campaign SET {names} WHERE name = ?", (*values, name))
     return moved_on(secret, number - least)
 
 
@@ -341,8 +341,8 @@ def move_on(book: sqlite3.Connection, campaign: str, period: Period) -> None:
     if period.again == "never":
         erase(book, "name = ?", campaign)
         return
-    known = "SELECT next, key FROM campaign WHERE name = ? AND again = ? AND key IS NOT NULL"
-    row = book.execute(known, (campaign, period.again)).fetchone()
+    statement = "SELECT next, key FROM campaign WHERE name = ? AND again = ? AND key IS NOT NULL"
+    row = book.execute(statement, (campaign, period.again)).fetchone()
     if row is not None and 0 <= period.number - row[0] <= MOST_STEPS:
         later = moved_on(row[1], period.number + 1 - row[0])
         book.execute(

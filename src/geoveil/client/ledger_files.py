@@ -109,7 +109,7 @@ _TEXTS = {
     "report": "[0-9a-f]{32}",
     "problem": ".*",
 }
-_KEPT = ("campaign", "round", "mechanism", "report", "epsilon_per_km", "state", "cell", "lat", "lng",
+_ENTRIES = ("campaign", "round", "mechanism", "report", "epsilon_per_km", "state", "cell", "lat", "lng",
          "problem")  # fmt: skip
 _STATES = {"charged": "charged", "drawn": "sent", "sent": "sent", "acknowledged": "acknowledged",
            "refused": "refused"}  # fmt: skip
@@ -133,8 +133,8 @@ def first_format(content: bytes) -> tuple[str, dict[str, str], list[dict[str, An
     return values["id"], spaces, charges
 
 
-def _charge(given: Mapping[str, Any]) -> dict[str, Any]:
-    charge = {name: given[name] for name in _KEPT}
+def _charge(entry: Mapping[str, Any]) -> dict[str, Any]:
+    charge = {name: entry[name] for name in _ENTRIES}
     for name, pattern in _TEXTS.items():
         _require(re.fullmatch(pattern, charge[name]) is not None)
     _require(type(charge["round"]) is int and charge["round"] >= 1)

@@ -23,23 +23,23 @@ Locate = Callable[[], tuple[float, float] | tuple[float, float, float]]
 class Whereabouts:
     """Where somebody is: two numbers or a function that reads them. Empty once it was read."""
 
-    __slots__ = ("_accuracy_km", "_read")
+    __slots__ = ("_accuracy_km", "_locate")
 
-    def __init__(self, read: Locate | None, accuracy_km: float | None) -> None:
-        self._read = read
+    def __init__(self, locate: Locate | None, accuracy_km: float | None) -> None:
+        self._locate = locate
         self._accuracy_km = accuracy_km
 
     def forget(self) -> None:
         """Nothing is here any more."""
-        self._read = None
+        self._locate = None
 
     @without_frames
     def draw(self, document: MechanismDocument, bits: bytes, outside: Beyond) -> Drawn:
         """Read the location and draw from it; what ``locate`` raises is raised as it is."""
-        read, accuracy_km = self._read, self._accuracy_km
+        locate, accuracy_km = self._locate, self._accuracy_km
         self.forget()
-        assert read is not None
-        fix: Any = read()
+        assert locate is not None
+        fix: Any = locate()
         try:
             lat, lng, *more = fix
             accuracy_km = more[0] if more else accuracy_km
@@ -75,12 +75,12 @@ def whereabouts(
     return "report must be given lat and lng, or locate, a function that reads them"
 
 
-def end_of_trip(name: str, given: Any) -> Whereabouts | str:
+def end_of_trip(name: str, end: Any) -> Whereabouts | str:
     """One end of a trip as it was given to ``report_trip``, or what is wrong with it in words."""
-    if callable(given):
-        return Whereabouts(given, None)
-    if isinstance(given, tuple) and len(given) in (2, 3):
-        return Whereabouts(lambda: given, None)
+    if callable(end):
+        return Whereabouts(end, None)
+    if isinstance(end, tuple) and len(end) in (2, 3):
+        return Whereabouts(lambda: end, None)
     return (
         f"{name} must be (lat, lng), or (lat, lng, accuracy_km), or a function that reads them; both "
         "ends of a trip must be given"

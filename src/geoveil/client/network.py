@@ -265,12 +265,12 @@ def _answer(response: HTTPResponse, limit: int) -> Answer:
         raise Refused("answer", "size")
     if response.length:
         raise Unreachable("an answer that was cut off")
-    wait_s, given = 0.0, response.getheader("Retry-After", "").strip()
-    if given.isascii() and given.isdigit():
-        wait_s = float(given[:9])
+    wait_s, header = 0.0, response.getheader("Retry-After", "").strip()
+    if header.isascii() and header.isdigit():
+        wait_s = float(header[:9])
     else:  # a date, or nothing
         with suppress(ValueError, TypeError, OverflowError):
-            wait_s = max(0.0, parsedate_to_datetime(given).timestamp() - time.time())
+            wait_s = max(0.0, parsedate_to_datetime(header).timestamp() - time.time())
     date_s: float | None = None
     with suppress(ValueError, TypeError, OverflowError):
         date_s = parsedate_to_datetime(response.getheader("Date", "")).timestamp()

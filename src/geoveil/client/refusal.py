@@ -15,7 +15,7 @@ from geoveil.errors import GeoveilError
 if TYPE_CHECKING:
     from geoveil.client.device import Receipt
 
-Given = ParamSpec("Given")
+Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
 
 REASONS: Mapping[str, str] = {
@@ -86,7 +86,7 @@ class Unacknowledged(GeoveilError):
         self.problem = problem
 
 
-def without_frames(function: Callable[Given, Result]) -> Callable[Given, Result]:
+def without_frames(function: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
     """The function, whose failures lose the frames, the cause and the context they came with.
 
     Tracebacks keep the frames they went through, and frames keep what stood in them: for functions in
@@ -94,13 +94,13 @@ def without_frames(function: Callable[Given, Result]) -> Callable[Given, Result]
     """
 
     @wraps(function)
-    def call(*given: Given.args, **named: Given.kwargs) -> Result:
+    def call(*arguments: Arguments.args, **keywords: Arguments.kwargs) -> Result:
         try:
-            return function(*given, **named)
+            return function(*arguments, **keywords)
         except BaseException as caught:  # the end of the program among them
             caught.__cause__ = caught.__context__ = None
             failure = caught.with_traceback(None)
-        del given, named
+        del arguments, keywords
         raise failure
 
     return call

@@ -28,7 +28,7 @@ def document_id(values: Mapping[str, Any]) -> str:
     return hashlib.sha256(canonical_bytes(values)).hexdigest()
 
 
-def strict_json(given: bytes, *, doubles: bool = False) -> Any:
+def strict_json(content: bytes, *, doubles: bool = False) -> Any:
     """The value of a JSON text in UTF-8 that names no entry twice; a ``ValueError`` for any other text.
 
     With ``doubles`` numbers are what ECMAScript takes them for, however they are written.
@@ -37,14 +37,14 @@ def strict_json(given: bytes, *, doubles: bool = False) -> Any:
     [1, inf, 0.5]
     """
     numbers: dict[str, Any] = {"parse_int": _double, "parse_float": _double} if doubles else {}
-    text = given.decode("utf-8")
+    text = content.decode("utf-8")
     return json.loads(text, parse_constant=_refuse, object_pairs_hook=named_once, **numbers)
 
 
-def file_json(given: bytes, otherwise: str, *, doubles: bool = False) -> Any:
+def file_json(content: bytes, otherwise: str, *, doubles: bool = False) -> Any:
     """The same of a file, which is refused in the words of ``otherwise`` where it is no such text."""
     try:
-        return strict_json(given, doubles=doubles)
+        return strict_json(content, doubles=doubles)
     except (ValueError, RecursionError):
         raise InvalidFile(otherwise) from None
 

@@ -68,21 +68,21 @@ class ExactTable(ByParts, DenseOperator, Channel):
         return self.integers.astype(np.float64), 0.0
 
     def _sample(self, cells: IntArray, randomness: Randomness) -> IntArray:
-        drawn = randomness.words(cells.size) >> np.uint64(64 - BITS)
+        numbers = randomness.words(cells.size) >> np.uint64(64 - BITS)
         reports = np.empty(cells.size, dtype=np.int64)
         step = max(1, _CHUNK // self.report_count)
         for start in range(0, cells.size, step):
             part = slice(start, start + step)
-            reports[part] = scan(self._cumulative[cells[part]], drawn[part])
+            reports[part] = scan(self._cumulative[cells[part]], numbers[part])
         return reports
 
     def __repr__(self) -> str:
         return f"ExactTable({self.channel!r})"
 
 
-def scan(cumulative: UnsignedArray, drawn: UnsignedArray) -> IntArray:
+def scan(cumulative: UnsignedArray, numbers: UnsignedArray) -> IntArray:
     """For each row, how many cumulative sums the drawn number has reached: always the whole row."""
-    return (cumulative <= drawn[..., None]).sum(axis=-1)
+    return (cumulative <= numbers[..., None]).sum(axis=-1)
 
 
 def integer_rows(matrix: FloatArray) -> UnsignedArray:

@@ -135,7 +135,7 @@ def _build(values: Any, *, believed: bool) -> tuple[AnyMechanism, Guarantee | No
     if name == "dense":
         if claimed is None and "guarantee" in values:  # which says that nothing is promised
             return UnpromisedChannel(space, values["matrix"]), None
-        return _kept(DenseChannel(space, values["matrix"]), claimed, claimed, believed), claimed
+        return _checked(DenseChannel(space, values["matrix"]), claimed, claimed, believed), claimed
     mechanisms: dict[str, Any] = {PositionalElastic.name: PositionalElastic, **MECHANISMS}
     if name not in mechanisms:
         raise InvalidFile(
@@ -149,11 +149,11 @@ def _build(values: Any, *, believed: bool) -> tuple[AnyMechanism, Guarantee | No
         stated = claimed  # rounder than what the law was certified to lose
     own = law.guarantee if stated is None else stated
     if claimed is not None and (own is None or type(claimed) is not type(own)):
-        wanted = "null" if own is None else f"of kind {_kind(own)}"
-        raise InvalidFile(f"the guarantee of {name} must be {wanted}")
+        kind = "null" if own is None else f"of kind {_kind(own)}"
+        raise InvalidFile(f"the guarantee of {name} must be {kind}")
     # more loss than it has may be claimed
     claim = own if claimed is None or (own is not None and own.implies(claimed)) else claimed
-    return _kept(law, claim, stated, believed), claim
+    return _checked(law, claim, stated, believed), claim
 
 
 def _name_of(values: Any) -> str:
@@ -179,7 +179,7 @@ def _parameters(values: Mapping[str, Any]) -> dict[str, Any]:
     return dict(values["parameters"])
 
 
-def _kept(
+def _checked(
     law: Channel, claim: Guarantee | None, stated: Guarantee | None, believed: bool
 ) -> Channel:
     """The law with what its document states, after a check of all that it claims."""
@@ -242,11 +242,11 @@ def load_published(path: str | Path) -> tuple[MechanismDocument, ...]:
 
 def _loaded(path: str | Path, read: Callable[[object], _Read]) -> _Read:
     with Path(file_name(path)).open("rb") as handle:
-        given = handle.read(LARGEST_FILE + 1)
-    if len(given) > LARGEST_FILE:
+        content = handle.read(LARGEST_FILE + 1)
+    if len(content) > LARGEST_FILE:
         raise InvalidFile(f"{path} must be a mechanism document, of at most {LARGEST_FILE:,} bytes")
     words = f"{path} must be a JSON mechanism document in UTF-8 that names no entry twice"
-    values = file_json(given, words, doubles=True)
+    values = file_json(content, words, doubles=True)
     try:
         return read(values)
     except RecursionError:

@@ -123,17 +123,17 @@ class Slots:
 def _is_name(name: Any) -> bool:
     if not isinstance(name, str) or not 1 <= len(name) <= NAME_LENGTH:
         return False
-    seen = all(sign == " " or unicodedata.category(sign) not in _UNSEEN for sign in name)
-    return seen and name == name.strip()
+    visible = all(sign == " " or unicodedata.category(sign) not in _UNSEEN for sign in name)
+    return visible and name == name.strip()
 
 
 def _check_starts(starts: Any, every: Every, slots: int) -> None:
     whole = isinstance(starts, list) and all(type(start) is int for start in starts)
     if not whole or sorted(set(starts)) != starts:
         raise InvalidFile("starts of slots must be whole numbers, each above the one before")
-    wanted = slots + (every == "once")
-    if len(starts) != wanted:
-        raise InvalidFile(f"{slots} slots that come every {every} must have {wanted} starts")
+    needed = slots + (every == "once")
+    if len(starts) != needed:
+        raise InvalidFile(f"{slots} slots that come every {every} must have {needed} starts")
     if every == "once":
         if starts[0] < 0 or starts[-1] > _LATEST_S:
             raise InvalidFile("periods must lie between 1970 and the year 36812")

@@ -156,19 +156,19 @@ class MechanismDocument:
 
     def check_promise(self) -> None:
         """:class:`RefusedDocument` unless the whole numbers keep the promise between any two positions."""
-        kept = self.law.keeps(self.promise)
-        _require(kept, "certificate", "its integers do not keep the promise it states")
+        keeps = self.law.keeps(self.promise)
+        _require(keeps, "certificate", "its integers do not keep the promise it states")
 
     @classmethod
     def read(
-        cls, given: bytes | Mapping[str, Any], *, certified: bool = False
+        cls, source: bytes | Mapping[str, Any], *, certified: bool = False
     ) -> MechanismDocument:
         """The document, checked in every respect, or :class:`RefusedDocument` with the reason.
 
         ``certified`` leaves the certificate out, which takes longest: for a document that was checked
         before, or where :meth:`check_promise` is to come.
         """
-        parsed = _parsed(given, LARGEST_BYTES) if isinstance(given, bytes) else given
+        parsed = _parsed(source, LARGEST_BYTES) if isinstance(source, bytes) else source
         _require(isinstance(parsed, Mapping), "json", "it is not a JSON object")
         document = _document(dict(parsed))
         if not certified:
@@ -197,15 +197,15 @@ class MechanismDocument:
         listed = parsed["levels"]
         several = isinstance(listed, list) and 2 <= len(listed) <= MOST_LEVELS
         _require(several, "levels", f"it does not hold 2 to {MOST_LEVELS} levels")
-        for each in listed:
-            _require(isinstance(each, Mapping), "json", "a level is not a JSON object")
-            _require(each.get("id") is not None, "id", "a level does not carry its id")
+        for level in listed:
+            _require(isinstance(level, Mapping), "json", "a level is not a JSON object")
+            _require(level.get("id") is not None, "id", "a level does not carry its id")
             try:
-                small = len(canonical.canonical_bytes(each)) <= LARGEST_BYTES
+                small = len(canonical.canonical_bytes(level)) <= LARGEST_BYTES
             except (ValueError, RecursionError):
                 raise RefusedDocument("json", "a level has no canonical JSON") from None
             _require(small, "size", f"a level has more than {LARGEST_BYTES} bytes")
-        levels = tuple(cls.read(each, certified=certified) for each in listed)
+        levels = tuple(cls.read(level, certified=certified) for level in listed)
         _check_together(levels)
         return levels
 
@@ -215,18 +215,18 @@ def kept_levels(documents: Sequence[MechanismDocument]) -> bytes:
     return documents[0].to_bytes() if len(documents) == 1 else served_levels(documents)
 
 
-def read_kept(kept: bytes, *, around: bool = False) -> tuple[MechanismDocument, ...]:
+def read_kept(content: bytes, *, around: bool = False) -> tuple[MechanismDocument, ...]:
     """The documents that :func:`kept_levels` wrote; they were certified then.
 
     ``around`` says that people stand around the places of a list, which no document does.
     """
-    if f'"kind":"{LEVELS}"'.encode() in kept:
-        read = MechanismDocument.read_levels(kept, certified=True)
+    if f'"kind":"{LEVELS}"'.encode() in content:
+        documents = MechanismDocument.read_levels(content, certified=True)
     else:
-        read = (MechanismDocument.read(kept, certified=True),)
+        documents = (MechanismDocument.read(content, certified=True),)
     if not around:
-        return read
-    return tuple(replace(each, area=replace(each.area, around=True)) for each in read)
+        return documents
+    return tuple(replace(level, area=replace(level.area, around=True)) for level in documents)
 
 
 def served_levels(documents: Sequence[MechanismDocument]) -> bytes:
@@ -287,9 +287,9 @@ def publish(
         slots,
         trips=trips,
     )
-    read = MechanismDocument.read(document.to_bytes(), certified=True)
+    checked = MechanismDocument.read(document.to_bytes(), certified=True)
     document.check_promise()
-    return replace(read, area=document.area, law=mechanism.law)
+    return replace(checked, area=document.area, law=mechanism.law)
 
 
 # --- Entries of a document that may come from anybody: each is checked, or refused by name
@@ -362,10 +362,10 @@ def stated_law(values: Mapping[str, Any]) -> tuple[Area, WholeLaw, BetweenPositi
     _require(step % 2 == 0, "step", "step is not an even number")
     rim = _whole("rim", values["rim"], 0, 1)
     centres = _sound("space", lambda: area.centres(step=step, rim=rim))
-    given = values["weights"]
+    text = values["weights"]
     weights = _sound(
         "weights",
-        lambda: unpacked_weights(given) if area.many else unpacked_integers("weights", given),
+        lambda: unpacked_weights(text) if area.many else unpacked_integers("weights", text),
     )
     plain = WholeLaw(
         centres, _sound("weights", lambda: _one_each(weights, centres.size)),
@@ -399,10 +399,10 @@ def _check_together(levels: Sequence[MechanismDocument]) -> None:
         _require(rises, "levels", "the ε of its levels does not rise")
 
 
-def _parsed(given: bytes, most: int) -> Any:
-    _require(len(given) <= most, "size", f"it has more than {most} bytes")
+def _parsed(content: bytes, most: int) -> Any:
+    _require(len(content) <= most, "size", f"it has more than {most} bytes")
     try:
-        return canonical.strict_json(given, doubles=True)
+        return canonical.strict_json(content, doubles=True)
     except (ValueError, RecursionError):
         raise RefusedDocument("json", "it is not JSON in UTF-8, or names an entry twice") from None
 
