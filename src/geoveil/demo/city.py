@@ -78,8 +78,8 @@ def simulated_city(*, people: int, seed: int, cell_km: float = 0.5) -> City:
     generator = np.random.Generator(np.random.PCG64(seed))
     places = np.empty((0, 2))
     while len(places) < count("people", people):
-        drawn = _drawn(people, grid, generator)
-        places = np.concatenate([places, drawn[~in_river(drawn)]])
+        points = _mixture(people, grid, generator)
+        places = np.concatenate([places, points[~in_river(points)]])
     places = places[:people]
     lat, lng = grid.plane.to_latlng(places)
     return City(
@@ -97,7 +97,7 @@ def in_river(places: FloatArray) -> BoolArray:
     return np.abs(places[:, 1] - river_north_km(places[:, 0])) < RIVER_HALF_WIDTH_KM
 
 
-def _drawn(people: int, grid: gv.Grid, generator: np.random.Generator) -> FloatArray:
+def _mixture(people: int, grid: gv.Grid, generator: np.random.Generator) -> FloatArray:
     """Places of a mixture: the districts, and a few people anywhere."""
     shares = np.array([district.share for district in DISTRICTS] + [_COUNTRYSIDE])
     chosen = generator.choice(shares.size, size=people, p=shares / shares.sum())

@@ -148,9 +148,9 @@ class LocalCollector:
         while True:
             looks += 1
             try:
-                made = self.call(path)
-                used = tuple(each["round"] for each in made["rounds"])
-                return Released(np.array(made["distribution"]), used)
+                estimate = self.call(path)
+                used = tuple(entry["round"] for entry in estimate["rounds"])
+                return Released(np.array(estimate["distribution"]), used)
             except HTTPError as answer:
                 if answer.code != 404:
                     raise
@@ -224,16 +224,16 @@ class Participants:
     def report(self, current: MechanismDocument, lat: FloatArray, lng: FloatArray) -> IntArray:
         """Everybody at these places reports once; what they reported."""
         alone = min(DEVICES_A_ROUND, lat.size)
-        singly = [self._alone(float(lat[i]), float(lng[i])) for i in range(alone)]
-        drawn = current.mechanism.sample_at(
+        singly = [self._device_report(float(lat[i]), float(lng[i])) for i in range(alone)]
+        reports = current.mechanism.sample_at(
             lat=lat[alone:], lng=lng[alone:], randomness=self._randomness
         )
-        texts = report_texts(current, drawn)
+        texts = report_texts(current, reports)
         for start in range(0, len(texts), _TOGETHER):
             self._send(texts[start : start + _TOGETHER])
-        return np.concatenate([np.array(singly, dtype=np.int64), drawn])
+        return np.concatenate([np.array(singly, dtype=np.int64), reports])
 
-    def _alone(self, lat: float, lng: float) -> int:
+    def _device_report(self, lat: float, lng: float) -> int:
         self.devices += 1
         device = Device(
             self._link,
@@ -330,7 +330,7 @@ class Story:
     @property
     def certificate(self) -> gv.Certificate:
         """The weakest certificate of all rounds."""
-        return max((each.certificate for each in self.rounds), key=lambda c: c.epsilon_per_km)
+        return max((story.certificate for story in self.rounds), key=lambda c: c.epsilon_per_km)
 
     @property
     def people(self) -> int:
@@ -405,7 +405,7 @@ def tell(
         begun(city, link)
     crowd = Participants(collector, link, epsilon_per_km, randomness)
     checked: AuditReport | None = None
-    told: list[RoundStory] = []
+    stories: list[RoundStory] = []
     tallies, reports, documents, problem, last = [], [], [], "", Released()
     for number, people_now in enumerate(np.array_split(np.arange(people), rounds), start=1):
         stage(f"round {number} of {rounds}")
@@ -416,7 +416,7 @@ def tell(
             reported = crowd.report(current, city.lat[people_now], city.lng[people_now])
             released = collector.close_round(current.campaign, number)
         except (GeoveilError, OSError) as error:
-            if not told:
+            if not stories:
                 raise
             problem = f"round {number} of {rounds} failed ({error})"
             break
@@ -427,13 +427,13 @@ def tell(
         bits = gv.mutual_information_bits(channel, city.distribution)
         missed = gv.earth_movers_distance_km(city.distribution, released.distribution, city.grid)
         shares, last = released.distribution, released
-        told.append(RoundStory(number, gv.certify(channel), away, bits, missed, shares))
+        stories.append(RoundStory(number, gv.certify(channel), away, bits, missed, shares))
     assert checked is not None
     alone = begun is None or collector.reports(documents[-1].campaign) == sum(map(len, reports))
     estimate = made_again(tallies, last, alone=alone)
     reported = np.concatenate(reports)
     return Story(
-        city, reported, tuple(documents), estimate, checked, tuple(told), crowd.devices, problem
+        city, reported, tuple(documents), estimate, checked, tuple(stories), crowd.devices, problem
     )
 
 

@@ -67,10 +67,10 @@ earlier. It travels between processes."""
 
 def read_parts(locations: LocationTable) -> Iterator[ReadPart]:
     """The batches of a table, read here."""
-    read = bad = before = 0
+    rows = bad = before = 0
     for batch in locations:
-        yield ReadPart(batch, locations.read - read, locations.bad - bad, before)
-        read, bad, before = locations.read, locations.bad, before + batch.lat.size
+        yield ReadPart(batch, locations.read - rows, locations.bad - bad, before)
+        rows, bad, before = locations.read, locations.bad, before + batch.lat.size
 
 
 def file_parts(

@@ -59,12 +59,12 @@ class RoundWork(part_reports.BatchWork[Met]):
         self._turn, self._mechanisms = turn, list(mechanisms)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        mechanisms = [part_reports.Sent(each) for each in self._mechanisms]
+        mechanisms = [part_reports.Sent(mechanism) for mechanism in self._mechanisms]
         space = canonical_bytes(self._space.to_dict())
         return _round_work, (space, self._rule, self._habits, self._turn, mechanisms)
 
     def nothing(self) -> Met:
-        reports = [np.zeros(each.report_count, dtype=np.int64) for each in self._mechanisms]
+        reports = [np.zeros(law.report_count, dtype=np.int64) for law in self._mechanisms]
         return Met(OutsideCount(self._rule), np.zeros(self._space.size, dtype=np.int64), reports)
 
     def locate(self, batch: Locations, outside: OutsideCount) -> tuple[IntArray, BoolArray]:
@@ -72,33 +72,33 @@ class RoundWork(part_reports.BatchWork[Met]):
 
     def take(self, batch: Locations, total: Met) -> None:
         """Draw and count the reports of a batch, and count where those who reported are."""
-        cells, taken = self.locate(batch, total.outside)
+        cells, reporting = self.locate(batch, total.outside)
         if self._turn is not None:
-            habits, rows = self._habits, taken.size
+            habits, rows = self._habits, reporting.size
             seed, index = self._turn.seed, self._turn.index
             own = np.random.default_rng([seed, batch.number, index + 1, 1])
-            taken = taken & (own.random(rows) >= habits.churn)
+            reporting = reporting & (own.random(rows) >= habits.churn)
             if habits.everybody == "once":  # a row always belongs to the same round
                 dealt = np.random.default_rng([seed, batch.number]).integers(
                     self._turn.rounds, size=rows
                 )
-                taken &= dealt == index
+                reporting &= dealt == index
             chosen = habits.chosen(rows, len(self._mechanisms), own)
             source = seeded_for(seed, batch.number, index + 1)
             for level, mechanism in enumerate(self._mechanisms):
-                who = taken & (chosen == level)
+                who = reporting & (chosen == level)
                 if mechanism.told_apart is None:
-                    drawn = drawn_at(mechanism, batch.lat[who], batch.lng[who], source)
+                    reports = drawn_at(mechanism, batch.lat[who], batch.lng[who], source)
                 else:
-                    drawn = mechanism.sample(cells[who], randomness=source)
-                total.reports[level] += np.bincount(drawn, minlength=mechanism.report_count)
-        total.cells += np.bincount(cells[taken], minlength=self._space.size)
+                    reports = mechanism.sample(cells[who], randomness=source)
+                total.reports[level] += np.bincount(reports, minlength=mechanism.report_count)
+        total.cells += np.bincount(cells[reporting], minlength=self._space.size)
 
 
-def _round_work(space: bytes, *given: Any) -> RoundWork:
-    found = space_from_dict(strict_json(space))
-    assert isinstance(found, MapSpace)
-    return RoundWork(found, *given)
+def _round_work(text: bytes, *arguments: Any) -> RoundWork:
+    space = space_from_dict(strict_json(text))
+    assert isinstance(space, MapSpace)
+    return RoundWork(space, *arguments)
 
 
 @dataclass
@@ -119,9 +119,9 @@ class FileCrowd:
 
     def counts(self, space: Space) -> IntArray:
         """How many people are in each cell, from a pass over the file."""
-        met = self._pass(RoundWork(self.space, self.outside.rule, self.habits))
-        self.outside.add(met.outside)
-        return met.cells
+        total = self._pass(RoundWork(self.space, self.outside.rule, self.habits))
+        self.outside.add(total.outside)
+        return total.cells
 
     def collected(
         self, campaign: Campaign, *, rounds: int, seed: int
@@ -130,14 +130,14 @@ class FileCrowd:
         for index in range(rounds):
             mechanisms = list(campaign.mechanisms.values())
             turn = Turn(seed, index, rounds)
-            met = self._pass(
+            total = self._pass(
                 RoundWork(self.space, self.outside.rule, self.habits, turn, mechanisms)
             )
             tallies = [
                 self.habits.with_fakes(Tally(mechanism, counts))
-                for mechanism, counts in zip(mechanisms, met.reports, strict=True)
+                for mechanism, counts in zip(mechanisms, total.reports, strict=True)
             ]
-            yield tallies, met.cells
+            yield tallies, total.cells
 
     def _pass(self, work: RoundWork) -> Met:
         return part_reports.summed(

@@ -155,9 +155,9 @@ class PartCounter(_Drawing[Counted], BatchWork[Counted]):
     def take(self, batch: Locations, total: Counted) -> None:
         if self._seed is not None:
             self._reporter.randomness = seeded_for(self._seed, batch.number)
-        places, taken = self.locate(batch, total.outside)
-        drawn = self._reporter.draw(places[taken])
-        total.counts += np.bincount(drawn, minlength=total.counts.size)
+        places, inside = self.locate(batch, total.outside)
+        reports = self._reporter.draw(places[inside])
+        total.counts += np.bincount(reports, minlength=total.counts.size)
 
 
 def tally_file(
@@ -191,10 +191,10 @@ def tally_file(
     )
     counts = np.zeros(mechanism.report_count, dtype=np.int64)
     with reading.open(source) as reader:
-        drawn = reporter.drawn(reading.locations(reader, limit=limit), limit=limit)
-        for rows in drawn.rows(lambda read: advance(reader.fraction, read)):
+        report_rows = reporter.drawn(reading.locations(reader, limit=limit), limit=limit)
+        for rows in report_rows.rows(lambda rows_read: advance(reader.fraction, rows_read)):
             counts += np.bincount(rows.places, minlength=counts.size)
-    return Tally(mechanism, counts), drawn.summary()
+    return Tally(mechanism, counts), report_rows.summary()
 
 
 def summed(
@@ -264,8 +264,8 @@ class PartWriter(_Drawing[Written]):
         self._folder = folder
 
     def __reduce__(self) -> tuple[Any, ...]:
-        kind, given = super().__reduce__()
-        return kind, (*given, self._folder)
+        kind, arguments = super().__reduce__()
+        return kind, (*arguments, self._folder)
 
     def nothing(self) -> Written:
         return Written(self._nobody_outside())
@@ -274,16 +274,16 @@ class PartWriter(_Drawing[Written]):
         path = str(Path(self._folder) / f"{secrets.token_hex(8)}.parquet")
         self._reporter.outside = self._nobody_outside()
         with part.open() as locations:
-            done = obfuscation.obfuscate_table(
+            summary = obfuscation.obfuscate_table(
                 locations,
                 self._reporter,
                 lambda schema: writer.create_table(path, schema),
                 seed=self._seed,
                 whole=False,
             )
-        files = {part.section or (): path} if done.reports else {}
-        rows = {"read": done.rows_read, "bad": done.bad_rows_dropped}
-        return Written(done.outside, files, done.reports, **rows)
+        files = {part.section or (): path} if summary.reports else {}
+        rows = {"read": summary.rows_read, "bad": summary.bad_rows_dropped}
+        return Written(summary.outside, files, summary.reports, **rows)
 
 
 def obfuscate_file(

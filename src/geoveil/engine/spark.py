@@ -103,13 +103,13 @@ def _pandas_accepted() -> Iterator[None]:
 def _silence() -> Iterator[None]:
     """Standard error goes nowhere, for programs that are started meanwhile too."""
     sys.stderr.flush()
-    kept, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
+    standard_error, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
     try:
         os.dup2(nowhere, 2)
         yield
     finally:
-        os.dup2(kept, 2)
-        os.close(kept)
+        os.dup2(standard_error, 2)
+        os.close(standard_error)
         os.close(nowhere)
 
 
@@ -156,8 +156,8 @@ def _collected(
     for row in rows:
         if row.problem is not None:
             raise getattr(errors, row.problem)(row.why)
-    taken = sorted(part for row in rows for part in row.parts)
-    if len(set(taken)) < len(taken) or (expected is not None and taken != sorted(expected)):
+    parts = sorted(part for row in rows for part in row.parts)
+    if len(set(parts)) < len(parts) or (expected is not None and parts != sorted(expected)):
         raise EngineFailed(
             "every part must be answered exactly once; Spark answered some twice or not at all; nothing was "
             "written; run again"
@@ -266,18 +266,18 @@ def collect_round(
     their own round, and count in the estimates from the next close on. ``options`` are those of
     :func:`tally_frame`.
     """
-    known = {each.number: each for each in [*campaign.rounds, campaign.current]}
-    wanted = campaign.current.number if number is None else number
-    if wanted not in known:
+    rounds = {round_.number: round_ for round_ in [*campaign.rounds, campaign.current]}
+    number = campaign.current.number if number is None else number
+    if number not in rounds:
         raise InvalidInput(
             f"number ({number}) must be a round that was opened, 1 to {campaign.current.number}"
         )
-    if len(known[wanted].mechanisms) > 1:
+    if len(rounds[number].mechanisms) > 1:
         raise Unsupported(
             "a campaign of several promises must be told who chose which; tally the rows of each promise "
             "with tally_frame and let the campaign receive them"
         )
-    counted, _ = tally_frame(frame, known[wanted].mechanisms[0], **options)
+    counted, _ = tally_frame(frame, rounds[number].mechanisms[0], **options)
     return campaign.receive(counted)
 
 

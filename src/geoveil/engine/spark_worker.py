@@ -27,11 +27,11 @@ def part_answers(
     """What runs on a worker: the sum of the parts whose numbers come in."""
 
     def answered() -> tuple[list[int], Any]:
-        done = pickle.loads(work)
+        run = pickle.loads(work)
         numbers = [number for batch in batches for number in batch.column(0).to_pylist()]
         total = None
         for number in numbers:
-            answer = done(pickle.loads(sent[number]))
+            answer = run(pickle.loads(sent[number]))
             if total is None:
                 total = answer
             else:
@@ -79,11 +79,11 @@ class ArrowReader(TableReader):
         """The rows in order, as they come or, where they come by the few, in batches of some size."""
         import pyarrow as pa
 
-        wanted = list(dict.fromkeys([*coordinates, *kept]))
+        columns = list(dict.fromkeys([*coordinates, *kept]))
         waiting: list[pa.RecordBatch] = []
         for batch in self._incoming:
-            waiting.append(batch.select(wanted))
-            if sum(each.num_rows for each in waiting) >= BATCH_ROWS:
+            waiting.append(batch.select(columns))
+            if sum(rows.num_rows for rows in waiting) >= BATCH_ROWS:
                 yield from pa.Table.from_batches(waiting).combine_chunks().to_batches()
                 waiting = []
         if waiting:
@@ -108,7 +108,7 @@ def frame_answer(
 
     def answered() -> tuple[list[int], Counted]:
         reader = ArrowReader(f"partition {number} of the DataFrame", columns, rows)
-        done: PartCounter = pickle.loads(work)
-        return [number], done.over(frame_locations(reader, columns, bad_rows))
+        counter: PartCounter = pickle.loads(work)
+        return [number], counter.over(frame_locations(reader, columns, bad_rows))
 
     yield _answer(answered)
