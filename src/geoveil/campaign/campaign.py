@@ -176,7 +176,7 @@ class Campaign:
                 f"{number_of(self._least, 'report')} to close"
             )
         if self._closing is None:  # after a resume: the same tallies give the same estimate
-            self._closing = self._concluded(closed, closed[:-1])
+            self._closing = self._closing_of(closed, closed[:-1])
         return self._closing
 
     @property
@@ -210,7 +210,7 @@ class Campaign:
         self._closed_from = tuple(round_.tallies for round_ in self._rounds)
         if self.rule.trusted_seed and len(self._rounds) == 1:
             current.seed = current.tallies
-        self._closing = self._concluded(self._rounds, self.rounds)
+        self._closing = self._closing_of(self._rounds, self.rounds)
         current.distribution = self._closing.estimate.distribution
         current.fakes = self._closing.fakes
         current.standing = self._closing.standing
@@ -230,7 +230,7 @@ class Campaign:
         assert distribution is not None
         return distribution
 
-    def _concluded(self, rounds: Sequence[Round], before: Sequence[Round]) -> Closing:
+    def _closing_of(self, rounds: Sequence[Round], before: Sequence[Round]) -> Closing:
         """The close of the last of these rounds, from the counts as they were then.
 
         ``before`` are the rounds that had an estimate before it. Fakes that were sure at the last of them

@@ -42,7 +42,7 @@ class Standing:
     looks: int = 0
     """How often a round was compared; each look spends part of one error rate."""
     p_value: float | None = None
-    """Of the last comparison."""
+    """p of the last comparison; ``None`` where there were too few reports to compare."""
 
     @property
     def drifting(self) -> bool:
@@ -50,7 +50,7 @@ class Standing:
         return bool(self.waiting or self.aside)
 
     def summary(self, *, take_over: bool = True) -> str:
-        """In words; without ``take_over`` of a campaign whose first round is trusted."""
+        """The standing in words; ``take_over=False`` where the first round is trusted."""
         if not self.drifting:
             return self._agreement()
         alike = ", not found to differ by more than chance" if len(self.agreeing) > 1 else ""
@@ -82,7 +82,7 @@ class Standing:
             )
         return (
             "No round was found to differ from those before it by more than chance. The newest has p = "
-            f"{self.p_value:.2g}; {_claimed(allowed_at(self.looks))}."
+            f"{self.p_value:.2g}; {_claim_in_words(allowed_at(self.looks))}."
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -104,7 +104,7 @@ class Standing:
 NO_ROUNDS = Standing()
 
 
-def _claimed(level: float) -> str:
+def _claim_in_words(level: float) -> str:
     """At which level a difference is claimed, and why there."""
     return (
         f"a difference is claimed below {level:.2g} at this look, so that at most about "
@@ -136,11 +136,11 @@ def settled(
     earlier = {*before.agreeing, *before.waiting, *before.aside}
     standing = before
     for number in sorted(set(tallies) - earlier):
-        standing = _with(standing, number, tallies, fitted, take_over)
+        standing = _with_round(standing, number, tallies, fitted, take_over)
     return standing
 
 
-def _with(
+def _with_round(
     standing: Standing, number: int, tallies: Tallies, fitted: Fitted, take_over: bool
 ) -> Standing:
     """The standing with one more round."""
@@ -253,7 +253,7 @@ class Choices:
             )
         return (
             "The choice was not found to depend on the place: the map is made from all reports together. "
-            f"The promises compared have p = {self.compared.p_value:.2g}; {_claimed(self.level)}."
+            f"The promises compared have p = {self.compared.p_value:.2g}; {_claim_in_words(self.level)}."
         )
 
 

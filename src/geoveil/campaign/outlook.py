@@ -80,7 +80,7 @@ class Outlook:
                 f"about {_metres(self.error_km)} off, and the map of the reports as they are "
                 f"{_metres(self.reported_error_km)}."
             )
-        return [*said, *self._on_what()]
+        return [*said, *self._worked_out_on()]
 
     def sentences_of_trips(self) -> list[str]:
         """What it means where every report is a trip: two places, each drawn by itself."""
@@ -91,7 +91,7 @@ class Outlook:
             "A trip is charged twice, since it is two reports that are known to be one person's.",
             f"Each end of a trip {lands}, and tells {self._bits} of which cell that was.",
             f"{off}: they come with intervals between districts.",
-            *self._on_what(),
+            *self._worked_out_on(),
         ]
 
     @property
@@ -99,7 +99,7 @@ class Outlook:
         """What a report tells, of what there is to be told."""
         return f"{self.leakage_bits:.2g} of the {entropy_bits(self.city):.2g} bits"
 
-    def _on_what(self) -> list[str]:
+    def _worked_out_on(self) -> list[str]:
         """On which cells this was worked out, where they are not those of the campaign."""
         if not self.coarser:
             return []
@@ -188,14 +188,14 @@ def coarsened(space: Placed, widest_km: float = math.inf) -> Placed:
     if isinstance(space, Points):
         lat, lng = space.centres_latlng()
         whole = _cells_over(Box.around(lat=lat, lng=lng).widened(space.cell_km / 2), space.cell_km)
-        space = _with_any(whole, whole.locate(lat=lat, lng=lng, outside="clamp"))
+        space = _part_of(whole, whole.locate(lat=lat, lng=lng, outside="clamp"))
     coarse, cell_km = space, space.cell_km
     while coarse.size > MOST_CELLS and space.box is not None and cell_km < widest_km:
         cell_km *= max(1.05, float(np.sqrt(coarse.size / MOST_CELLS)))
         cell_km = min(cell_km, widest_km)
         coarse = whole = _cells_over(space.box, cell_km)
         if isinstance(space, MaskedGrid):
-            coarse = _with_any(whole, whole.locate_km(space.centres, outside="clamp"))
+            coarse = _part_of(whole, whole.locate_km(space.centres, outside="clamp"))
     return coarse
 
 
@@ -204,8 +204,8 @@ def _cells_over(box: Box, cell_km: float) -> Grid:
     return Grid.from_box(south=south, west=west, north=north, east=east, cell_km=cell_km)
 
 
-def _with_any(grid: Grid, cells: IntArray | int) -> MaskedGrid:
-    """Those cells of a grid that are listed."""
+def _part_of(grid: Grid, cells: IntArray | int) -> MaskedGrid:
+    """The part of a grid that these cells make."""
     there = np.zeros(grid.size, dtype=np.bool_)
     there[cells] = True
     return MaskedGrid(grid, there)

@@ -49,7 +49,7 @@ class FoundFakes(NamedTuple):
     least: int
     most: int
     level: int = 0
-    """Of the promises of the campaign, which one the fakes chose."""
+    """Which promise the fakes chose, by its place among those of the campaign."""
 
 
 def found_fakes(values: Iterable[int]) -> FoundFakes:
@@ -76,8 +76,8 @@ class Round:
     dependent: bool = False
     """Whether the choice of a promise was known to depend on the place at that close."""
     seed: tuple[Tally, ...] = ()
-    """Of the first round of a campaign that trusts it: what had been counted at its close. What comes later
-    under its mechanisms may be anybody's."""
+    """What a trusted first round had counted at its close; empty in all other rounds. What comes later under
+    its mechanisms may be anybody's."""
 
     @classmethod
     def opened(cls, number: int, mechanisms: Iterable[Channel]) -> Round:
@@ -182,14 +182,14 @@ class NewestRounds:
     def check(self, tallies: Iterable[Tally], estimate: Estimate) -> AlarmResult:
         """Whether the newest rounds look like honest people."""
         received = list(tallies)
-        number, alarm = self._afforded(len(received), estimate)
+        number, alarm = self._affordable(len(received), estimate)
         return alarm.check(received[-number:], estimate)
 
     def check_levels(
         self, tallies: Sequence[Tally], levels: Sequence[Sequence[Tally]], estimate: Estimate
     ) -> AlarmResult:
-        """The same where each promise has a map of its own, because the choice depends on the place."""
-        number, alarm = self._afforded(len(tallies), estimate)
+        """The same check where each promise has a map of its own, because the choice depends on the place."""
+        number, alarm = self._affordable(len(tallies), estimate)
         newest = {tally.channel: tally for tally in tallies[-number:]}
         groups = []
         for level in levels:
@@ -198,7 +198,7 @@ class NewestRounds:
                 groups.append((some, IterativeBayesianUpdate().fit(level)))
         return alarm.check_groups(groups)
 
-    def _afforded(self, tallies: int, estimate: Estimate) -> tuple[int, PoisoningAlarm]:
+    def _affordable(self, tallies: int, estimate: Estimate) -> tuple[int, PoisoningAlarm]:
         """How many of the newest tallies are looked at, and by what: those of one round at least."""
         least, most = _ALARM_REPLICATES
         affordable = _refits(_ALARM_EFFORT, estimate)
@@ -229,7 +229,7 @@ class Closing:
     """
 
     rounds: tuple[Round, ...]
-    """Those that the estimate is made from, oldest first, with their counts at the close."""
+    """The rounds that the estimate is made from, oldest first, with their counts at the close."""
     estimate: Estimate
     guard: Guarded | None = None
     """What the guard did, where the campaign has one."""
@@ -283,7 +283,7 @@ class Closing:
 
     @property
     def possible_fakes(self) -> tuple[FoundFakes, ...]:
-        """The same of all that may be fakes, sure or not: what the error bars allow for."""
+        """What may be fakes, sure or not: the error bars allow for all of it."""
         return () if self.guard is None else self._numbered(self.guard.possible)
 
     def _numbered(self, suspicions: list[Suspicion]) -> tuple[FoundFakes, ...]:

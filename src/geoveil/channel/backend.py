@@ -31,7 +31,7 @@ class Backend:
 
     @property
     def name(self) -> str:
-        """The same for the same library and device."""
+        """One name for each library and device."""
         return f"{self.xp.__name__} {self.device}"
 
     @property
@@ -192,7 +192,7 @@ class Selection:
         return everywhere
 
     def on(self, backend: Backend) -> Selection:
-        """The same on a device."""
+        """This selection on a device."""
         return self if backend is HOST else _MovedSelection(self, backend)
 
 

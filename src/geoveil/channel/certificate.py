@@ -50,7 +50,7 @@ class Certificate(Shown):
     problem: str | None = None
     """Why it does not hold, in words."""
     unit: str = "km"
-    """That of the space: ``epsilon_per_km`` reads in it."""
+    """The unit of the space, by which ``epsilon_per_km`` counts."""
     slack_nats: float | None = None
     """Between positions: what rounding adds to the loss at any distance; ``None`` between cells."""
     worst_place_km: tuple[float, float] | None = None

@@ -84,7 +84,7 @@ class Excerpt(NamedTuple):
     letters: Callable[[Reports], IntArray]
     """Reports as letters, their shape that of the cells they were drawn at."""
     report_shape: tuple[int, ...] = ()
-    """That of one report: a whole number, or so many bits."""
+    """The shape of one report: a whole number, or so many bits."""
     report_values: int = 0
     """Reports hold whole numbers below this."""
 
@@ -223,7 +223,7 @@ class Channel(Promising, Shown, Operator):
     def mean_of_distance_to(
         self, cells: IntArray, function: Callable[[FloatArray], FloatArray]
     ) -> FloatArray:
-        """The same where every report y stands for the cell ``cells[y]``."""
+        """``mean_of_distance`` where every report y stands for the cell ``cells[y]``."""
         means = (
             self._row(x) @ function(self.space.distances_from_km(x)[cells])
             for x in range(self.space.size)

@@ -221,7 +221,7 @@ class AverageChannel(ByParts, ManyChannels):
         return self._mean(channel._column(column) for channel in self.channels)
 
     def closed_form_loss(self) -> PrivacyLoss | None:
-        """At most the largest of the parts'."""
+        """A bound: the largest loss of the parts."""
         return self._largest_loss(exact=False)
 
     def columns_from(self, inside: FloatArray, chosen: IntArray) -> FloatArray:
@@ -236,7 +236,7 @@ class AverageChannel(ByParts, ManyChannels):
         return super()._sample(cells, randomness)
 
     def _sample_from(self, cells: IntArray, inside: FloatArray, randomness: Randomness) -> IntArray:
-        return self._drawn(self.weights, cells, inside, randomness)[1]
+        return self._choose_and_sample(self.weights, cells, inside, randomness)[1]
 
     def mean_of_distance(self, function: Callable[[FloatArray], FloatArray]) -> FloatArray:
         return self._mean(channel.mean_of_distance(function) for channel in self.channels)
@@ -299,11 +299,11 @@ class StackedChannel(ByParts, StackedOperator, ManyChannels):
         return np.concatenate(laws, axis=1)
 
     def _sample(self, cells: IntArray, randomness: Randomness) -> IntArray:
-        chosen, reports = self._drawn(self.shares, cells, None, randomness)
+        chosen, reports = self._choose_and_sample(self.shares, cells, None, randomness)
         return self.starts[chosen] + reports
 
     def _sample_from(self, cells: IntArray, inside: FloatArray, randomness: Randomness) -> IntArray:
-        chosen, reports = self._drawn(self.shares, cells, inside, randomness)
+        chosen, reports = self._choose_and_sample(self.shares, cells, inside, randomness)
         return self.starts[chosen] + reports
 
     def __repr__(self) -> str:

@@ -157,7 +157,7 @@ class _WithEpsilon(Guarantee):
         return promise
 
     def _kind(self) -> Hashable:
-        """Those of one kind add up to one guarantee."""
+        """Guarantees of one kind add up to one guarantee."""
         return type(self)
 
 

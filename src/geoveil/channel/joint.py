@@ -100,7 +100,7 @@ class ManyChannels(Channel):
         slack = max(slacks) if slacks else None
         return PrivacyLoss(worst.epsilon_per_km, epsilon, worst.pair, exact, worst.how, slack)
 
-    def _drawn(
+    def _choose_and_sample(
         self, shares: FloatArray, cells: IntArray, inside: FloatArray | None, randomness: Randomness
     ) -> tuple[IntArray, IntArray]:
         """Which channel each person uses and what it reports, from positions in the cells if given."""
@@ -251,11 +251,11 @@ class JointTally(Tally):
 
     @property
     def nats_left_out(self) -> float:
-        """Of the largest entry that each column had before it was scaled."""
+        """Σ log of the largest entry of a column before it was scaled, over all people."""
         return self._nats_left_out
 
     def information(self, distribution: FloatArray) -> Information:
-        """By all combinations; where these are too many, the observed information of those seen.
+        """Expected over all combinations, or observed from those seen where there are too many.
 
         Combinations are many and most are rare; the floor is therefore on the people of each cell.
         """
@@ -287,7 +287,7 @@ class JointTally(Tally):
         )
 
     def telling_columns(self) -> FloatArray:
-        """Those of all combinations; where these are too many, of those seen."""
+        """The columns of all combinations, or of those seen where there are too many."""
         return (self.channel if self.channel.enumerable else self.operator).matrix()
 
     def __add__(self, other: Tally) -> Tally:

@@ -114,7 +114,7 @@ class TruncatedOperator(Operator):
 
     @cached_property
     def _ends(self) -> tuple[Selection, FloatArray, FloatArray]:
-        """The same of south and north."""
+        """The lines near south and north, with the spectra of their sums."""
         near = Selection(self._near_rows, self.box[0])
         return near, *_spectra(self.tables.beyond_rows.T, self._near_rows)
 

@@ -125,13 +125,13 @@ def explain(
 
 
 def explain_with_cost(guarantee: Guarantee | None, space: Space | None, distance_km: float) -> str:
-    """The same, and what a report costs where it starts from the position itself."""
+    """``explain``, and what a report costs where it starts from the position itself."""
     text = explain(guarantee, space, distance_km)
     return text if space is not None or guarantee is None else f"{text} {spend_in_words(guarantee)}"
 
 
 def explain_together(channels: Sequence[Channel], distance_km: float) -> str:
-    """The same for all reports that somebody sent who stayed in one place, each through its channel.
+    """What all reports of somebody who stayed in one place tell together, each through its channel.
 
     About people where all channels are over grids, or over one space; else only about places.
     """
@@ -227,7 +227,7 @@ def _possible(space: Space | None, distance: float) -> float:
 def _two_people(
     space: Space | None, distance: float, level: float, who: str = "", same: str = "report"
 ) -> str:
-    """Of whom a sentence speaks; the consequence first, where they stand where they report from."""
+    """How a sentence begins: who it is about, or the consequence where people report their positions."""
     if space is None and level <= _ALIKE:
         near = f"Whoever stands within {_length(distance, 'km')} of you"
         return f"{near}{who and f', {who},'} could have sent the same {same}"
@@ -235,7 +235,7 @@ def _two_people(
 
 
 def _who_stay(space: Space | None, distance: float, level: float, reports: int) -> str:
-    """The same of people who do not move between their reports."""
+    """How a sentence begins that is about people who do not move between their reports."""
     if space is None and level <= _ALIKE and reports > 1:
         same = f"{reports:,} reports, where neither of you moves"
         return _two_people(space, distance, level, same=same)

@@ -84,7 +84,7 @@ class Disc(Mechanism):
         return self._discs.steps
 
     def closed_form_loss(self) -> PrivacyLoss:
-        """That of the whole numbers drawn from, between any two cells: no two discs are the same."""
+        """The loss of the whole numbers drawn from, between any two cells: no two discs are the same."""
         share, discs = Fraction(self._from_disc, 1 << _BITS), self._discs
         ratio = 1 + share * discs.reports / (discs.inside * (1 - share))
         loss = min(self.epsilon, math.log(ratio) * (1 + 1e-15))
@@ -159,7 +159,7 @@ class Discs:
     """The places within a radius of every cell, on a lattice with room for them around the map."""
 
     square: int
-    """Of the radius, in cells."""
+    """The radius squared, in cells²."""
     box: tuple[int, int]
     """Rows and columns of the lattice."""
     cells: IntArray
@@ -288,7 +288,7 @@ def _squares_from_map(cells: BoolArray, square: int) -> IntArray:
 
 
 def _threshold(epsilon: float, inside: int, reports: int) -> int:
-    """Of 2⁶², how many numbers say that the report comes from the disc.
+    """How many of 2⁶² numbers say that the report comes from the disc.
 
     With a share p of them a place of the disc is 1 + p·n/(k·(1 − p)) times as likely as another, k of n
     places: e^ε at p = k·(e^ε − 1)/(k·(e^ε − 1) + n). Rounded down, and so is e^ε.

@@ -240,7 +240,7 @@ class Elastic(Mechanism):
 
     @cached_property
     def leverage(self) -> float:
-        """As every channel has it, here from the weights alone."""
+        """The leverage of any channel (``Channel.leverage``), here from the weights alone."""
         stays = np.exp(-self.log_normaliser) * self.weights
         return float(1 / stays.min()) if stays.min() > 0 else math.inf
 

@@ -302,7 +302,7 @@ class RapporTally(Tally):
         return all_bits * math.log(self.channel.keep) - ones * self.channel.epsilon / 2
 
     def information(self, distribution: FloatArray) -> Information:
-        """By the sums of the bits, which have covariance diag(own) − uuᵀ.
+        """From the sums of the bits, which have covariance diag(own) − uuᵀ.
 
         Its inverse is diag(1/own) + yyᵀ/(1 − u·y), y = u/own. The slack 1 − u·y is that of the sum of
         all bits, which tells no cells apart: its floor keeps the matrix regular and costs nothing.

@@ -75,7 +75,7 @@ class Noise(Promising, ABC):
 
     @abstractmethod
     def _polar(self, size: int, randomness: Randomness) -> tuple[FloatArray, FloatArray]:
-        """So many lengths in km and angles of the noise."""
+        """Draws of the noise: lengths in km, and angles."""
 
     def sample_km(self, xy_km: ArrayLike, *, randomness: Randomness = SYSTEM) -> FloatArray:
         """Noisy points of the plane, rounded to a lattice of 0.1 m that is the same for everybody."""

@@ -60,7 +60,7 @@ class PlanarGeometric(TruncatedLattice, Mechanism):
     ) -> None:
         noise.check_grid(self.name, space)
         promise = Promise(epsilon_per_km, level, radius_km, mean_distance_km)
-        self.epsilon_per_km = epsilon = _solved(
+        self.epsilon_per_km = epsilon = _epsilon_within_reach(
             promise, lambda value: PlanarGeometric(space, epsilon_per_km=value), space, _LEAST_DECAY
         )
         self.guarantee = GeoIndistinguishability(epsilon)
@@ -85,7 +85,7 @@ class PlanarGeometric(TruncatedLattice, Mechanism):
         return noise.clamped(self.space, row + steps[0], column + steps[1])
 
 
-def _solved(
+def _epsilon_within_reach(
     promise: Promise, build: Callable[[float], Mechanism], space: Grid, least: float
 ) -> float:
     """ε per km, ε·cell from ``least`` on: within what the sums over the infinite lattice can reach."""
@@ -164,7 +164,7 @@ class PlanarLaplace(TruncatedLattice, Mechanism):
             raise InvalidInput(f"spread ({spread!r}) must be true or false")
         noise.check_grid(self.name, space)
         promise = Promise(epsilon_per_km, level, radius_km, mean_distance_km)
-        self.epsilon_per_km = epsilon = _solved(
+        self.epsilon_per_km = epsilon = _epsilon_within_reach(
             promise,
             lambda value: PlanarLaplace(space, epsilon_per_km=value, spread=spread),
             space,

@@ -155,7 +155,7 @@ class RemappedNoise(ByParts, Channel):
         """The channel of the whole mechanism."""
 
     def closed_form_loss(self) -> PrivacyLoss | None:
-        """That of the noise on cells: moving points costs nothing."""
+        """The loss of the noise on cells: moving points costs nothing."""
         return self._law.closed_form_loss() if isinstance(self.space, Grid) else None
 
     def _push(self, theta: FloatArray) -> FloatArray:
@@ -331,7 +331,7 @@ class _FinerGrid(Channel):
         self.guarantee = fine.guarantee
 
     def closed_form_loss(self) -> PrivacyLoss | None:
-        """That of the finer channel, a bound: means and moves keep ratios."""
+        """The loss of the finer channel, a bound: means and moves keep ratios."""
         return self.fine.closed_form_loss()
 
     def _push(self, theta: FloatArray) -> FloatArray:

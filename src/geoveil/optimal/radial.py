@@ -75,7 +75,7 @@ class RadialPromise:
                 "privacy must not vanish faster than the distance: with this ℓ many small moves add up to "
                 "no loss at all, and no noise is flat enough"
             )
-        reach, end = cls(local, length, span, 0.0, 0.0, False)._measured(loss, limits)
+        reach, end = cls(local, length, span, 0.0, 0.0, False)._reach_and_end_km(loss, limits)
         # a step function has few values, and begins with a step at 0
         scale = np.r_[np.geomspace(1e-9, 1, _SAMPLES), np.linspace(1e-3, 1, _SAMPLES)]
         steps = np.unique(local.loss(min(span, reach) * scale)).size <= _FEW
@@ -101,7 +101,7 @@ class RadialPromise:
         levels[1] = float((_PIECES * self._levels(np.asarray(width / _PIECES))).min())
         return levels
 
-    def kept_levels(self, width_km: float, rings: int) -> FloatArray:
+    def sufficient_levels(self, width_km: float, rings: int) -> FloatArray:
         """What suffices between rings k apart, for steps on the rings or straight lines of log R.
 
         Steps: ℓ at the smallest distance between the two rings. Lines through the middles: between points
@@ -130,7 +130,7 @@ class RadialPromise:
             return np.where(np.arange(distances_km.size) > 0, math.inf, 0.0)
         return np.where(distances_km > 0, self.stated.loss(distances_km), 0.0)
 
-    def _measured(self, loss: RadialLoss, limits: RingLimits) -> tuple[float, float]:
+    def _reach_and_end_km(self, loss: RadialLoss, limits: RingLimits) -> tuple[float, float]:
         """Reach and end of the steepest noise, plus the disk that a bound makes flat."""
         width, steps = self.part_km(self.length_km / _COARSE), 128
         while True:
@@ -327,7 +327,7 @@ def _noise(
     expected: IntArray,
 ) -> OptimalNoise | None:  # fmt: skip
     """The best noise that is constant, or exponential, on these rings; ``None`` where none is."""
-    levels = promise.kept_levels(rings.width, rings.count)
+    levels = promise.sufficient_levels(rings.width, rings.count)
     solved = Rings(rings.width, levels).solve(rings.mean_losses(loss), limits, expected=expected)
     if solved is None:
         return None
@@ -356,7 +356,7 @@ def _extended(rings: Rings, promise: RadialPromise, densities: FloatArray) -> Fl
     if promise.stated is None:
         return _flattened(decreasing[decreasing > 0])
     total = math.ceil(promise.end_km / rings.width)
-    falls = np.exp(-chained(promise.kept_levels(rings.width, total)))
+    falls = np.exp(-chained(promise.sufficient_levels(rings.width, total)))
     values = np.zeros(total)
     values[: min(total, decreasing.size)] = decreasing[:total]
     for _ in range(2):  # raising can leave a ring a rounding error above its neighbour

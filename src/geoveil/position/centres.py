@@ -106,7 +106,7 @@ class Lattice:
 
     @cached_property
     def shape(self) -> tuple[int, int]:
-        """Of arrays for products by FFT: room for offsets from 1 − size to size."""
+        """The shape of arrays for products by FFT: room for offsets from 1 − size to size."""
         rows, columns = (
             scipy.fft.next_fast_len(2 * size, real=True) for size in (self.rows, self.columns)
         )
@@ -135,7 +135,7 @@ class Lattice:
         return not self.rim and len(self.cells) == self.rows * self.columns
 
     def shape_for(self, reach_cells: float) -> tuple[int, int]:
-        """The same for what is nothing beyond a reach: room for that, where it takes less."""
+        """``shape`` for a kernel that is 0 beyond a reach: room for that reach, where it takes less."""
         rows, columns = (
             min(padded, scipy.fft.next_fast_len(size + math.ceil(reach_cells) + 2, real=True))
             for size, padded in zip((self.rows, self.columns), self.shape, strict=True)

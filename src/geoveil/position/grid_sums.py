@@ -89,7 +89,7 @@ class WholeSums:
 
 
 class WindowSums:
-    """The same over the centres in a window around the one nearest to a place."""
+    """The sums of :class:`WholeSums` over a window of centres around the one nearest to a place."""
 
     def __init__(
         self,

@@ -253,7 +253,7 @@ class Law:
         return parts
 
     def _first(self) -> _Squares:
-        """Those at one place of their nodes stand together."""
+        """The squares to begin with; those at one place of their nodes stand together."""
         parts = self._parts
         nodes, inner = (
             np.indices(sides).reshape(2, -1).T for sides in (self._extent.tolist(), [parts, parts])
@@ -271,7 +271,7 @@ class Law:
     # -- g and its change in a square ----------------------------------------------------------
 
     def _mean(self, squares: _Squares, rho: float, tolerance: float) -> Mean:
-        """On a grid, from the centres within reach; those beyond, of share s, change g by 2βs at most."""
+        """g in squares; on a grid from centres within reach: the others, of share s, change it by ≤ 2βs."""
         lattice = self.centres.lattice
         if lattice is None:
             return self._mean_of(self._places_km(squares), rho)
@@ -290,7 +290,7 @@ class Law:
         return self._expanded(sums / sums[0], rho, share)
 
     def _mean_everywhere(self, squares: _Squares, lattice: Lattice, rho: float) -> Mean:
-        """At the squares to begin with, from all centres at once; what rounding changes counts as rest."""
+        """g at the squares to begin with, from all centres at once; what rounding changes counts as rest."""
         whole = WholeSums(lattice, self.weights, self.cone, self.side_km)
         inner, which, column, row = self._in_cells(squares, lattice)
         sums, noise = np.empty((11, which.size)), np.empty(which.size)

@@ -233,7 +233,7 @@ class SpreadKernel(Operator):
 
 
 class ListedKernel(DenseOperator):
-    """The same of a list of places, as a matrix: positions are moved into the rectangle of the centres."""
+    """The spread kernel of a list of places, a matrix; positions are moved into the rectangle of centres."""
 
     def __init__(
         self, centres: Centres, cone: RoundedCone, standing: FloatArray, cell_km: float
@@ -280,7 +280,7 @@ class PlacesInCells(Places):
         everything = places.size == spread.shape[1]
         self._existing = None if everything else Selection(places, spread.shape[1])
         """Which places exist; ``None`` for all."""
-        self._total = self._there(spread.push(weights))  # Z
+        self._total = self._at_existing(spread.push(weights))  # Z
 
     # Asked for once, and large: made when they are asked for, not kept for every round of a campaign.
 
@@ -294,7 +294,7 @@ class PlacesInCells(Places):
 
     @property
     def share(self) -> FloatArray:
-        return self._there(self._shares)
+        return self._at_existing(self._shares)
 
     @property
     def offset(self) -> FloatArray:
@@ -306,7 +306,7 @@ class PlacesInCells(Places):
         """(places,): of the columns of the kernel."""
         return np.arange(self._spread.shape[1]) if self._existing is None else self._existing.places
 
-    def _there(self, values: FloatArray) -> FloatArray:
+    def _at_existing(self, values: FloatArray) -> FloatArray:
         """(…, columns of the kernel) → (…, places)."""
         return values if self._existing is None else self._existing.take(values)
 
@@ -323,7 +323,7 @@ class PlacesInCells(Places):
         return self._spread._pull_noise(theta / self._total) * self._weights
 
     def _pull(self, values: FloatArray) -> FloatArray:
-        laws = self._there(self._spread._push(values * self._weights))
+        laws = self._at_existing(self._spread._push(values * self._weights))
         laws /= self._total
         return laws
 
@@ -335,7 +335,7 @@ class PlacesInCells(Places):
         return self._spread._column(column) * self._weights / self._total[row]
 
     def _column(self, column: int) -> FloatArray:
-        near = self._there(self._spread._row(column))
+        near = self._at_existing(self._spread._row(column))
         return near * float(self._weights[column]) / self._total
 
     def columns(self, chosen: IntArray) -> FloatArray:

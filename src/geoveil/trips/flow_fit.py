@@ -134,7 +134,7 @@ def fitted_flows(
     meter.at(_STARTING)
     pairs = PairOperator(spots.operator, tally.pairs)
     if stop is None:
-        product, rule = _chosen(pairs, tally, start, meter)
+        product, rule = _best_start(pairs, tally, start, meter)
     else:
         product, rule = 0.0, stop.settled(pairs, tally.counts, start.flows(0.0), None)
     meter.at(_CHOOSING)
@@ -182,10 +182,10 @@ def _fitted_start(
     return Start(origins, destinations, weights, model / model.sum())
 
 
-def _chosen(
+def _best_start(
     pairs: Operator, tally: TripTally, start: Start, meter: Meter
 ) -> tuple[float, StoppingRule]:
-    """Of the model and the model half blended with independent ends, what predicts best, and its steps."""
+    """The better start, the model or the model half blended with independent ends, and its steps."""
     candidates: list[tuple[float, Found]] = []
     for product in (0.0, 0.5):
         first = start.flows(product)
@@ -229,7 +229,7 @@ class _Redraw:
         self, spots: Spots, tally: TripTally, plan: Plan, generator: np.random.Generator
     ) -> None:
         self._spots, self._tally, self._plan, self._generator = spots, tally, plan, generator
-        self._centre = _again(spots, tally, replace(plan, steps=_CARRY_ON * plan.steps))
+        self._centre = _estimate_again(spots, tally, replace(plan, steps=_CARRY_ON * plan.steps))
         self._pairs = PairOperator(spots.operator, tally.pairs)
         self._blocks = spots.blocks(_ROUGH_SIDE)
 
@@ -247,7 +247,7 @@ class _Redraw:
         counts = self._generator.multinomial(self._tally.total, shares).reshape(law.shape)
         first, second = np.nonzero(counts)
         tally = TripTally(self._tally.channel, first, second, counts[first, second])
-        return rough, _again(spots, tally, self._plan)
+        return rough, _estimate_again(spots, tally, self._plan)
 
     def lost(self, pairs: Sequence[tuple[FloatArray, FloatArray]]) -> float:
         """The part of the roughness between blocks that estimates do not show, from 0 to 1."""
@@ -266,7 +266,7 @@ class _Redraw:
         return np.asarray(members.T @ flows.reshape(self._spots.size, -1) @ members)
 
 
-def _again(spots: Spots, tally: TripTally, plan: Plan) -> FloatArray:
+def _estimate_again(spots: Spots, tally: TripTally, plan: Plan) -> FloatArray:
     """The whole estimate of a tally once more, with the steps of a plan."""
     begun, _ = _marginal(spots, tally.of_origins(), Steps(plan.of_origins))
     ended, _ = _marginal(spots, tally.of_destinations(), Steps(plan.of_destinations))

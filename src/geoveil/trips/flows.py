@@ -208,7 +208,7 @@ class DistrictFlows:
         return values[: self.matrix.size].reshape(self.matrix.shape)
 
     def summed(self, matrices: FloatArray) -> FloatArray:
-        """Of any shares between cells, those between the districts: (…, districts, districts)."""
+        """Shares between cells summed to those between districts: (…, districts, districts)."""
         return np.asarray(self.members.T @ matrices @ self.members)
 
     def __repr__(self) -> str:

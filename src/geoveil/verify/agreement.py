@@ -48,7 +48,7 @@ class Agreement(NamedTuple):
     freedom: int
     """The statistic has the law of χ² with so many degrees of freedom where all come from one map."""
     blocks: int
-    """In so many parts of the space the groups were compared."""
+    """In how many parts of the space the groups were compared."""
 
 
 @one_blas_thread()
@@ -212,7 +212,7 @@ def _by_matrix(
 def _by_gradients(
     parts: Sequence[Information], sides: FloatArray, theta: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
-    """The same by conjugate gradients, all sides at once, where the matrix would be too large."""
+    """What :func:`_by_matrix` gives, by conjugate gradients, where the matrix would be too large."""
     values, lacking, _, _ = conjugate_gradients(
         lambda x: np.asarray(sum(part.times(x) for part in parts)),
         sides, lambda residual: residual * theta, _MOST_STEPS,

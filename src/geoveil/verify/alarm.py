@@ -170,7 +170,7 @@ class PoisoningAlarm:
     def check_groups(
         self, groups: Iterable[tuple[Tally | Iterable[Tally], Estimate]]
     ) -> AlarmResult:
-        """The same of several groups of people, each with a map of its own: false alarms of all together."""
+        """The same for several groups of people, each with its own map; one error rate for all of them."""
         parts = [(Observations(tallies), estimate) for tallies, estimate in groups]
         every = [tally for observations, _ in parts for tally in observations.tallies]
         if len({tally.counts.size for tally in every}) > 1 or not all(t.complete for t in every):
@@ -247,11 +247,11 @@ class _Crowd(NamedTuple):
     steps: int
     """To fit it again from other counts."""
     cell: IntArray
-    """Of every row of the operator: where places in cells are open there are several of one cell."""
+    """The cell of every row of the operator; where places in cells are open, several rows are of one cell."""
 
     @classmethod
     def of(cls, observations: Observations, estimate: Estimate) -> _Crowd:
-        """Those of an estimate, and of the places in its cells where these are open."""
+        """The people of an estimate, anywhere in their cells where these places are open."""
         instance("estimate", estimate, Estimate, "an estimate, such as update.fit(tally)")
         if estimate.space != observations.space:
             raise InvalidInput("estimate must be about the same space as the tallies")
@@ -269,7 +269,7 @@ class _Crowd(NamedTuple):
         return cls(observations, places.operator, model, steps, places.cell)
 
     def surely(self, estimate: Estimate, false_alarm: float) -> _Crowd:
-        """Those of the cells alone that surely have people, where these explain the reports as well."""
+        """The people of those cells alone that surely have some, where they explain the reports as well."""
         surely = estimate.interval(_SURELY)[0] > 0
         fewer = self.model * surely[self.cell]
         left_out = int(surely.size - surely.sum())
@@ -290,7 +290,7 @@ class _Crowd(NamedTuple):
 
 
 def _steps(estimate: Estimate, observations: Observations) -> int:
-    """As many as the map took; of a large map from more reports than these, as these would take."""
+    """Steps of a fit: as many as the map took, or fewer where a large map had more reports than these."""
     if estimate.space.size <= MATRIX_LIMIT:
         return max(1, estimate.steps)
     share = min(1.0, observations.total / max(1, estimate.total))

@@ -245,7 +245,7 @@ class _Inspection:
 
     def named_more(self) -> bool:
         """Ask the alarm about what is left without the likeliest fakes; whether it named others."""
-        apart = self._apart()
+        apart = self._likeliest_fakes()
         if not all(tally.total for tally in _without(self.received, apart)):  # nothing to ask about
             if self.alarms:
                 return False
@@ -293,7 +293,7 @@ class _Inspection:
             self.model.suspect(suspects)
         self.named += reports
 
-    def _apart(self) -> list[IntArray]:
+    def _likeliest_fakes(self) -> list[IntArray]:
         """The likeliest fakes of the fitted tallies, and what was taken out of older ones."""
         apart = [counts.copy() for counts in self.least]
         if self.model is not None and self.model.suspects:
@@ -308,7 +308,7 @@ class _Inspection:
     def result(self) -> Guarded:
         """The estimate without the fewest fakes."""
         least, most = self.least, self.most
-        why_not = self._unable()
+        why_not = self._why_not()
         if self.model is not None and self.model.suspects:
             fakes = self.model.range(LEVEL)
             least, most = self._bounds(fakes)
@@ -391,7 +391,7 @@ class _Inspection:
         pairs = zip(self.received, _without(self.received, fakes), strict=True)
         return any(rest.total < min(least, received.total) for received, rest in pairs)
 
-    def _unable(self) -> str:
+    def _why_not(self) -> str:
         """Why reports that the alarm named were not looked into."""
         if not self.alarms[0].suspicious.size:
             return ""
