@@ -10,7 +10,8 @@ share of cells whose interval holds the true share, *mass* the same weighted by 
 chance that the interval of a random person's cell holds), *worst* the cell with the fewest hits,
 *occup.* and *empty* the share among the cells where somebody is and where nobody is, *region* the
 interval of the first third of the cells, *width* the mean width of the interval of an occupied cell,
-*plain* what it would be if crowds around the cell did not bound it.
+*plain* what it would be if crowds around the cell did not bound it, *off* the total variation between the
+estimate and the truth.
 """
 
 from __future__ import annotations
@@ -39,6 +40,8 @@ from geoveil.papers.privic_cycles import CAMPAIGNS
 from geoveil.position.positional import PositionalElastic
 
 LEVEL = 0.95
+MANHATTAN = 40.70, -74.02, 40.80, -73.93
+"""South, west, north, east."""
 NEW_YORK = Cut("New York", "foursquare-nyc", 40.55, -74.28, 0.0045, 0.0059, 98, 100)
 METHODS: dict[str, Uncertainty] = {
     "Fisher": FisherInformation(),
@@ -123,6 +126,7 @@ def scenarios() -> Iterator[Scenario]:
     yield from very_many_people()
     yield from cities()
     yield from people_at_positions()
+    yield from noise_on_places()
 
 
 def city() -> Iterator[Scenario]:
@@ -256,6 +260,43 @@ def standing(crowd: Positions, law: PositionalElastic) -> Draw:
     return draw
 
 
+def noise_on_places() -> Iterator[Scenario]:
+    """Noise on real places, counted in cells of half a kilometre: the law of people in the centres of their
+    cells, and of people anywhere in them. A few crowds, evenly in their cells; or at check-ins."""
+    noise = gv.ContinuousLaplace(epsilon_per_km=4.0)
+    south, west, north, east = MANHATTAN
+    grid = gv.Grid.from_box(south=south, west=west, north=north, east=east, cell_km=0.5)
+    generator = np.random.default_rng(3)
+    crowds = generator.choice(grid.size, size=100_000, p=generator.dirichlet([0.05] * grid.size))
+    within = generator.random((crowds.size, 2)) - 0.5
+    places = {"crowds": grid.plane.to_latlng(grid.centres[crowds] + grid.cell_km * within)}
+    try:
+        points = DataFolder().check_ins(NEW_YORK.file)
+        inside = grid.inside(lat=points.lat, lng=points.lng)
+        places["check-ins"] = points.lat[inside], points.lng[inside]
+    except MissingData as missing:
+        print(missing)
+    for name, (lat, lng) in places.items():
+        truth = np.bincount(grid.locate(lat=lat, lng=lng), minlength=grid.size) / len(lat)
+        for law, spread in (("centres", False), ("spread", True)):
+            draw = noisy_points(noise, grid, lat, lng, spread=spread)
+            yield Scenario(f"noise on {name}, {law}", truth, draw, 40_000, runs=6)
+
+
+def noisy_points(
+    noise: gv.ContinuousLaplace, grid: gv.Grid, lat: FloatArray, lng: FloatArray, *, spread: bool
+) -> Draw:
+    """The noisy places of people, counted in cells."""
+    channel = noise.on(grid, spread=spread)
+
+    def draw(truth: FloatArray, people: int, generator: np.random.Generator) -> gv.Tally:
+        chosen = generator.integers(len(lat), size=people)
+        noisy = noise.sample_latlng(lat=lat[chosen], lng=lng[chosen], randomness=fresh(generator))
+        return channel.tally(grid.locate(lat=noisy[0], lng=noisy[1], outside="clamp"))
+
+    return draw
+
+
 @dataclass
 class Score:
     """Hits and widths of one method in one scenario."""
@@ -264,6 +305,7 @@ class Score:
     regions: list[bool] = field(default_factory=list)
     widths: list[float] = field(default_factory=list)
     plain: list[float] = field(default_factory=list)
+    off: list[float] = field(default_factory=list)
 
     def add(self, estimate: Estimate, truth: FloatArray) -> None:
         """One more run."""
@@ -275,6 +317,7 @@ class Score:
         self.widths.append(float((high - low)[truth > 0].mean()))
         low, high = replace(estimate.errors, nearby=None).interval(LEVEL)
         self.plain.append(float((high - low)[truth > 0].mean()))
+        self.off.append(gv.total_variation(estimate.distribution, truth))
 
 
 def measure(scenario: Scenario, methods: Sequence[str]) -> tuple[dict[str, Score], int]:
@@ -297,7 +340,7 @@ def main(words: list[str]) -> None:
     words = [word for word in words if word not in METHODS]
     summary: dict[str, list[tuple[float, float, float]]] = {name: [] for name in methods}
     print(f"{'truth, channel':31} {'people':>6} {'method':>9} {'steps':>5}  ", end="")
-    print(" cells   mass  worst occup.  empty region  width  plain")
+    print(" cells   mass  worst occup.  empty region  width  plain   off")
     for scenario in scenarios():
         if words and not any(word in scenario.name for word in words):
             continue
@@ -311,7 +354,7 @@ def main(words: list[str]) -> None:
                 f"{scenario.name:31} {scenario.people:6d} {name:>9} {steps:5d}  {held.mean():6.3f} "
                 f"{mass:6.3f} {held.min():6.3f} {held[scenario.truth > 0].mean():6.3f} "
                 f"{f'{empty.mean():.3f}' if empty.size else '–':>6} {region:6.3f} "
-                f"{np.mean(score.widths):6.4f} {np.mean(score.plain):6.4f}",
+                f"{np.mean(score.widths):6.4f} {np.mean(score.plain):6.4f} {np.mean(score.off):5.3f}",
                 flush=True,
             )
     for name, rows in summary.items():

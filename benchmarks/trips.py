@@ -1,10 +1,11 @@
 """``python -m benchmarks.trips``: flows from noisy trips beside raw reports and the product of marginals.
 
-Trips are consecutive check-ins of one user of New York within eight hours, each its own person. The file is
-looked for in ``GEOVEIL_DATA`` or ``../shared/data``. The score is the common part of commuters, Σ min of two
-flow matrices: 1 where they agree. ``--quick`` is one seed at one promise. ``--time 24x16,100000`` measures
-how long so many drawn trips between so many cells take instead, and the memory of the whole process.
-``--worlds 40`` asks of made-up worlds, so many of each, how often intervals hold the share that stays.
+Trips are consecutive check-ins of one user within eight hours, each its own person, of New York or of the
+``--city`` that is asked for. The file is looked for in ``GEOVEIL_DATA`` or ``../shared/data``. The score is
+the common part of commuters, Σ min of two flow matrices: 1 where they agree. ``--quick`` is one seed at one
+promise. ``--time 24x16,100000`` measures how long so many drawn trips between so many cells take instead,
+and the memory of the whole process. ``--worlds 40`` asks of made-up worlds, so many of each, how often
+intervals hold the share that stays.
 """
 
 from __future__ import annotations
@@ -25,8 +26,17 @@ from geoveil.papers.data import default_folder
 from geoveil.trips.flows import Flows
 from geoveil.trips.flows import blocks as trip_blocks
 
-FILE = "foursquare-nyc.csv.gz"
-NEW_YORK = gv.Grid.from_box(south=40.65, west=-74.05, north=40.82, east=-73.88, cell_km=1.0)
+CITIES = {
+    "New York": (
+        "foursquare-nyc.csv.gz",
+        gv.Grid.from_box(south=40.65, west=-74.05, north=40.82, east=-73.88, cell_km=1.0),
+    ),
+    "Los Angeles": (
+        "gowalla-los-angeles.csv.gz",
+        gv.Grid.from_box(south=33.98, west=-118.42, north=34.15, east=-118.22, cell_km=1.0),
+    ),
+}
+"""Name → the file of its check-ins, and the map that trips begin and end on."""
 _HOURS = 8
 _BLOCK = 3
 """Cells a side of a district."""
@@ -38,6 +48,7 @@ Between = Literal["cells", "positions"]
 class CityTrips:
     """Where trips began and ended, in degrees and in cells."""
 
+    grid: gv.Grid
     begun: FloatArray
     """(trips, 2): latitude and longitude."""
     ended: FloatArray
@@ -45,25 +56,26 @@ class CityTrips:
     destinations: IntArray
 
     @classmethod
-    def load(cls) -> CityTrips:
+    def load(cls, city: str) -> CityTrips:
         """The trips whose ends both lie on the map."""
         import pyarrow.csv
 
-        table = pyarrow.csv.read_csv(default_folder() / FILE)
+        file, grid = CITIES[city]
+        table = pyarrow.csv.read_csv(default_folder() / file)
         user, time = table["user"].to_numpy(), table["time"].cast("int64").to_numpy()
         places = np.stack([table["lat"].to_numpy(), table["lon"].to_numpy()], axis=1)
         order = np.lexsort((time, user))
         user, time, places = user[order], time[order], places[order]
         follows = (user[1:] == user[:-1]) & (np.diff(time) <= _HOURS * 3600)
         begun, ended = places[:-1][follows], places[1:][follows]
-        origins, on_map = NEW_YORK.nearest_cells(lat=begun[:, 0], lng=begun[:, 1])
-        destinations, also = NEW_YORK.nearest_cells(lat=ended[:, 0], lng=ended[:, 1])
+        origins, on_map = grid.nearest_cells(lat=begun[:, 0], lng=begun[:, 1])
+        destinations, also = grid.nearest_cells(lat=ended[:, 0], lng=ended[:, 1])
         taken = on_map & also
-        return cls(begun[taken], ended[taken], origins[taken], destinations[taken])
+        return cls(grid, begun[taken], ended[taken], origins[taken], destinations[taken])
 
     def truth(self) -> FloatArray:
         """The share of trips from cell to cell."""
-        return _shares(self.origins, self.destinations)
+        return _shares(self.grid, self.origins, self.destinations)
 
     def reports(self, trips: gv.Trips, between: Between, seed: int) -> tuple[IntArray, IntArray]:
         """One report for each trip."""
@@ -76,29 +88,30 @@ class CityTrips:
         )  # fmt: skip
 
 
-def _shares(origins: IntArray, destinations: IntArray) -> FloatArray:
-    matrix = np.zeros((NEW_YORK.size, NEW_YORK.size))
-    here = (origins < NEW_YORK.size) & (destinations < NEW_YORK.size)  # not beside the map
+def _shares(grid: gv.Grid, origins: IntArray, destinations: IntArray) -> FloatArray:
+    matrix = np.zeros((grid.size, grid.size))
+    here = (origins < grid.size) & (destinations < grid.size)  # not beside the map
     np.add.at(matrix, (origins[here], destinations[here]), 1.0)
     return matrix / matrix.sum()
 
 
-def districts() -> IntArray:
+def districts(grid: gv.Grid) -> IntArray:
     """Blocks of cells, the last ones smaller."""
-    row, column = np.divmod(np.arange(NEW_YORK.size), NEW_YORK.columns)
-    across = -(-NEW_YORK.columns // _BLOCK)
+    row, column = np.divmod(np.arange(grid.size), grid.columns)
+    across = -(-grid.columns // _BLOCK)
     return np.asarray((row // _BLOCK) * across + column // _BLOCK)
 
 
-def _summed(matrix: FloatArray) -> FloatArray:
-    members = np.eye(int(districts().max()) + 1)[districts()]
+def _summed(grid: gv.Grid, matrix: FloatArray) -> FloatArray:
+    block = districts(grid)
+    members = np.eye(int(block.max()) + 1)[block]
     return np.asarray(members.T @ matrix @ members)
 
 
-def common_part(one: FloatArray, other: FloatArray) -> tuple[float, float]:
+def common_part(grid: gv.Grid, one: FloatArray, other: FloatArray) -> tuple[float, float]:
     """For pairs of cells, and for pairs of districts."""
     ours = float(np.minimum(one, other).sum())
-    return ours, float(np.minimum(_summed(one), _summed(other)).sum())
+    return ours, float(np.minimum(_summed(grid, one), _summed(grid, other)).sum())
 
 
 @dataclass(frozen=True)
@@ -118,7 +131,7 @@ class Case:
         prior = (truth.sum(axis=0) + truth.sum(axis=1)) / 2
         trips = gv.Trips(
             gv.elastic(
-                NEW_YORK,
+                city.grid,
                 prior,
                 epsilon_per_km=self.epsilon_per_km,
                 camouflage=self.camouflage,
@@ -134,9 +147,9 @@ class Case:
             flows = trips.fit(trips.tally(*reports), replicates=_REPLICATES)
             spent += process_time() - before
             product = np.outer(flows.origins, flows.destinations)
-            made = (_shares(*reports), product, flows.matrix)
-            scores.append([common_part(each, truth) for each in made])
-            covered.append(_covered(flows, truth))
+            matrices = (_shares(city.grid, *reports), product, flows.matrix)
+            scores.append([common_part(city.grid, matrix, truth) for matrix in matrices])
+            covered.append(_covered(city.grid, flows, truth))
             stays.append(flows.stay_interval())
         raw, product_of, ours = np.mean(scores, axis=0)
         yield (
@@ -150,10 +163,10 @@ def _pair(score: FloatArray) -> str:
     return f"{score[0]:.3f} ({score[1]:.3f})"
 
 
-def _covered(flows: Flows, truth: FloatArray) -> float:
+def _covered(grid: gv.Grid, flows: Flows, truth: FloatArray) -> float:
     """How many of the district pairs with a trip lie in their intervals."""
-    low, high = flows.between(districts()).interval()
-    true = _summed(truth)
+    low, high = flows.between(districts(grid)).interval()
+    true = _summed(grid, truth)
     return float(((low <= true) & (true <= high))[true > 0].mean())
 
 
@@ -261,6 +274,7 @@ def _since(begun: float, spent: float) -> str:
 def main(given: Sequence[str] | None = None) -> int:
     """Print the table."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.trips", description=__doc__)
+    parser.add_argument("--city", choices=list(CITIES), default="New York")
     parser.add_argument("--quick", action="store_true", help="one seed at one promise")
     parser.add_argument("--seeds", type=int, default=3, help="how many the scores are a mean of")
     parser.add_argument("--time", metavar="CELLS,TRIPS", help="how long, such as 24x16,100000")
@@ -273,7 +287,7 @@ def main(given: Sequence[str] | None = None) -> int:
         for line in timed(asked.time) if asked.time else worlds(asked.worlds):
             print(line, flush=True)
         return 0
-    city = CityTrips.load()
+    city = CityTrips.load(asked.city)
     print(
         "| | raw reports | product of marginals | flows | × raw | stays | districts covered | processor |"
     )

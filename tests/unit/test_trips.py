@@ -403,12 +403,12 @@ def test_cross_validation_tells_how_well_a_start_predicts() -> None:
 
 
 def test_the_score_of_the_benchmark() -> None:
-    size = benchmark.NEW_YORK.size
-    one, other = np.zeros((size, size)), np.zeros((size, size))
+    _, grid = benchmark.CITIES["New York"]
+    one, other = np.zeros((grid.size, grid.size)), np.zeros((grid.size, grid.size))
     one[0, 0], other[0, 1] = 1.0, 1.0  # neighbours: other cells, one district
-    assert benchmark.common_part(one, other) == (0.0, 1.0)
-    assert benchmark.common_part(one, one) == (1.0, 1.0)
-    blocks = benchmark.districts()
+    assert benchmark.common_part(grid, one, other) == (0.0, 1.0)
+    assert benchmark.common_part(grid, one, one) == (1.0, 1.0)
+    blocks = benchmark.districts(grid)
     assert np.bincount(blocks).max() == 9
     assert blocks.max() + 1 == 7 * 5
 
