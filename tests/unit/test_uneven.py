@@ -313,9 +313,9 @@ def test_the_alarm_leaves_open_where_very_many_people_stand(
     """At ε·cell = 0.5 too: of so many, honest ones raised it, even those who stood evenly."""
     mechanism, unknowns, compared = law(epsilon_per_km=0.5), [], PoisoningAlarm._compared
 
-    def noted(alarm: PoisoningAlarm, *given: Any) -> Any:
-        unknowns.append(given[2].size)
-        return compared(alarm, *given)
+    def noted(alarm: PoisoningAlarm, crowds: Any) -> Any:
+        unknowns.append(crowds[0].model.size)
+        return compared(alarm, crowds)
 
     monkeypatch.setattr(PoisoningAlarm, "_compared", noted)
     tally = gv.Tally(mechanism, np.rint(people * mechanism.push(CROWD)).astype(int))
