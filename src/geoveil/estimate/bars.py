@@ -40,7 +40,7 @@ class _Groups:
         if groups.shape != (cells,) or (np.bincount(groups, minlength=number) == 0).any():
             raise InvalidInput("groups must number every cell, from 0 on, and none may be empty")
         self.number = groups
-        """Of the group of every cell."""
+        """The number of the group of every cell."""
         ones = (np.ones(cells), (np.arange(cells), groups))
         self.members = scipy.sparse.csr_array(ones, shape=(cells, number))
         """(cells, groups): one where a cell is in a group."""
@@ -84,9 +84,9 @@ class ErrorBars(ABC):
             bars, members = self.finer
             high = bars._within_crowds(quantile, members, expected, high, bounded)
         elif self.nearby is not None:
-            given = None if combinations is None else scipy.sparse.csr_array(combinations)
-            high = self._within_crowds(quantile, given, expected, high, bounded)
-        return self._held(level, combinations, np.minimum(low, high), high)
+            sparse = None if combinations is None else scipy.sparse.csr_array(combinations)
+            high = self._within_crowds(quantile, sparse, expected, high, bounded)
+        return self._stretched(level, combinations, np.minimum(low, high), high)
 
     def _within_crowds(
         self,
@@ -96,11 +96,11 @@ class ErrorBars(ABC):
         high: FloatArray,
         bounded: IntArray,
     ) -> FloatArray:
-        """High ends, those ``bounded`` that of a crowd around where this is lower.
+        """High ends; those ``bounded`` are lowered to the end of a crowd around, where that is lower.
 
-        Which crowd is chosen by where its end would be if the companion were the estimate, as ``expected``
-        is without: the lowest of several ends, noise and all, would lie below the truth too often. Wider
-        ones are tried while they lower it by a fiftieth.
+        A crowd is chosen by where its end would lie if the companion were the estimate (``expected`` is that
+        end without a crowd): the lowest of several noisy ends would lie below the truth too often. Wider
+        crowds are tried while they lower the end by a fiftieth.
         """
         high, expected, nearby = high.copy(), expected.copy(), self.nearby
         if nearby is None:
@@ -126,20 +126,20 @@ class ErrorBars(ABC):
 
         What ``combinations`` of ones and zeros say, without an array of groups × cells.
         """
-        found = _Groups(groups, self.distribution.size)
-        distribution, centre = found.sums(self.distribution), found.sums(self.centre)
-        made = {"distribution": distribution, "centre": centre, **self._summed(found)}
-        finer = (self, scipy.sparse.csr_array(found.members.T))
-        return replace(self, **made, nearby=None, finer=finer)
+        grouping = _Groups(groups, self.distribution.size)
+        distribution, centre = grouping.sums(self.distribution), grouping.sums(self.centre)
+        by_group = {"distribution": distribution, "centre": centre, **self._summed(grouping)}
+        finer = (self, scipy.sparse.csr_array(grouping.members.T))
+        return replace(self, **by_group, nearby=None, finer=finer)
 
     @abstractmethod
     def _summed(self, groups: _Groups) -> dict[str, Any]:
-        """What this kind of bars has by cell, by group."""
+        """The fields of this kind of bars that are by cell, summed by group."""
 
     def _quantile(self, level: float) -> float:
         return float(scipy.special.ndtri(0.5 + level / 2))
 
-    def _held(
+    def _stretched(
         self, level: float, combinations: FloatArray | None, low: FloatArray, high: FloatArray
     ) -> Ends:
         """An interval stretched to hold the estimate and a poll's interval, cut to what is possible.
@@ -163,8 +163,7 @@ class ErrorBars(ABC):
         return np.clip(lowest, least, most), np.clip(highest, least, most)
 
     def _poll(self, level: float, value: FloatArray, width: FloatArray) -> Ends:
-        """How far down and up Clopper and Pearson reach after a poll in which so large a part of the width
-        said yes."""
+        """How far down and up Clopper and Pearson reach after a poll in which value/width said yes."""
         share = np.divide(value, width, out=np.zeros_like(value), where=width > 0).clip(0, 1)
         tail, tiny = (1 - level) / 2, np.finfo(float).tiny
         yes, no = self.people * share, self.people * (1 - share)
@@ -181,8 +180,8 @@ class ErrorBars(ABC):
             others > 0, scipy.special.betaincinv(some + 1, np.maximum(others, tiny), 1 - tail), 1.0
         )
         down, up = (
-            width * np.where(few & (each >= 0), each, many)
-            for each in (share - fewest, most_of - share)
+            width * np.where(few & (gap >= 0), gap, many)
+            for gap in (share - fewest, most_of - share)
         )
         return down, up
 
@@ -316,10 +315,10 @@ class EitherErrors(ErrorBars):
 
     def interval(self, level: float, combinations: FloatArray | None = None) -> Ends:
         ends = [part.interval(level, combinations) for part in self.parts]
-        low, high = (np.array(each) for each in zip(*ends, strict=True))
+        low, high = (np.array(side) for side in zip(*ends, strict=True))
         if combinations is None and len(self.parts) > 1:
             low[-1, self.named], high[-1, self.named] = low[0, self.named], high[0, self.named]
-        return self._held(level, combinations, low.min(axis=0), high.max(axis=0))
+        return self._stretched(level, combinations, low.min(axis=0), high.max(axis=0))
 
     def _summed(self, groups: _Groups) -> dict[str, Any]:
         parts = [part.of_groups(groups.number) for part in self.parts]
@@ -395,12 +394,12 @@ class BootstrapErrors(ErrorBars):
 
     def interval(self, level: float, combinations: FloatArray | None = None) -> Ends:
         tail = (1 - checked_level(level)) / 2
-        drawn = combined(self.replicates.T, combinations)
-        low, high = np.quantile(drawn, [tail, 1 - tail], axis=-1)
+        replicates = combined(self.replicates.T, combinations)
+        low, high = np.quantile(replicates, [tail, 1 - tail], axis=-1)
         centre = combined(self.centre, combinations)
         lost = np.where(_unknown(self.lost, combinations), np.inf, 0.0)
         lowest, highest = np.minimum(low, 2 * centre - high), np.maximum(high, 2 * centre - low)
-        return self._held(level, combinations, lowest - lost, highest + lost)
+        return self._stretched(level, combinations, lowest - lost, highest + lost)
 
     def _summed(self, groups: _Groups) -> dict[str, Any]:
         return {"replicates": groups.sums(self.replicates), "lost": groups.sums(self.lost.T).T}
@@ -445,9 +444,9 @@ class Nearby:
         self._centres_km = centres_km
 
     def crowds(
-        self, width: int, wanted: IntArray, combinations: scipy.sparse.csr_array | None
+        self, width: int, rows: IntArray, combinations: scipy.sparse.csr_array | None
     ) -> scipy.sparse.csr_array | None:
-        """(wanted, cells): around these cells or combinations; ``None`` where they are too many weights."""
+        """(rows, cells): around these cells or combinations; ``None`` where they are too many weights."""
         from scipy.spatial import cKDTree  # here, since it is slow to import
 
         cells, tree = len(self._centres_km), cKDTree(self._centres_km)
@@ -457,21 +456,21 @@ class Nearby:
         weights = np.exp(-np.square(pairs["v"] / spread_km) / 2)
         around = scipy.sparse.csr_array((weights, (pairs["i"], pairs["j"])), shape=(cells, cells))
         if combinations is None:
-            return around[wanted] if around.nnz <= _ENTRIES else None
-        given = combinations[wanted]
-        if given.nnz * (around.nnz / cells) > _ENTRIES:
+            return around[rows] if around.nnz <= _ENTRIES else None
+        chosen = combinations[rows]
+        if chosen.nnz * (around.nnz / cells) > _ENTRIES:
             return None
-        return _largest(given, around)
+        return _largest(chosen, around)
 
 
 def _largest(
     combinations: scipy.sparse.csr_array, around: scipy.sparse.csr_array
 ) -> scipy.sparse.csr_array:
     """(k, cells): max_x a_x·around[x, y] for each combination a of (k, cells)."""
-    found, cells = around[combinations.indices], around.shape[1]
-    weights = found.data * np.repeat(combinations.data, np.diff(found.indptr))
+    factors, cells = around[combinations.indices], around.shape[1]
+    weights = factors.data * np.repeat(combinations.data, np.diff(factors.indptr))
     row = np.repeat(np.arange(combinations.shape[0]), np.diff(combinations.indptr))
-    place = np.repeat(row, np.diff(found.indptr)) * cells + found.indices
+    place = np.repeat(row, np.diff(factors.indptr)) * cells + factors.indices
     order = np.argsort(place, kind="stable")
     places, first = np.unique(place[order], return_index=True)
     largest = np.maximum.reduceat(weights[order], first)

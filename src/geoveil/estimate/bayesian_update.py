@@ -150,15 +150,15 @@ class IterativeBayesianUpdate:
             accelerate=self.accelerate,
             progress=self.progress if unknowns.stop is self.stop else None,
         )
-        stop, found = unknowns.stop, unknowns.by_cell(ascent.distribution)
+        stop, distribution = unknowns.stop, unknowns.by_cell(ascent.distribution)
         return fitted.Estimate(
             space=observations.space,
-            distribution=found,
+            distribution=distribution,
             total=observations.total,
             steps=ascent.steps,
             stopped=ascent.stopped,
             find_fit=lambda: observations.fit(ascent.log_likelihood, ascent.certificate),
-            find_errors=lambda: self._errors(observations, found, stop, ascent.steps),
+            find_errors=lambda: self._errors(observations, distribution, stop, ascent.steps),
             find_identifiability=lambda: tell_apart(observations.operator, observations.counts),
             find_promises=lambda: fitted.promises_of(observations.tallies),
             uneven=_uneven(stop),
@@ -193,8 +193,8 @@ class IterativeBayesianUpdate:
         full: dict[Any, list[Tally]] = {}
         empty = []
         for slot, tallies in slots.items():
-            given = tallies if isinstance(tallies, Iterable) else [tallies]
-            counted = [tally for tally in given if instance("slots", tally, Tally, _BY_SLOT).total]
+            listed = tallies if isinstance(tallies, Iterable) else [tallies]
+            counted = [tally for tally in listed if instance("slots", tally, Tally, _BY_SLOT).total]
             if counted:
                 full[slot] = counted
             else:
@@ -237,7 +237,7 @@ class IterativeBayesianUpdate:
             share: rule.best(_held_out_scores(problems, _start(pooled, share)), 1.0, None)[0]
             for share in _STARTS
         }
-        share = max(searches, key=lambda each: searches[each].best_value)
+        share = max(searches, key=lambda candidate: searches[candidate].best_value)
         scaled = round(searches[share].best * rule.folds / (rule.folds - 1))
         return share, min(rule.maximum, scaled)
 
@@ -254,7 +254,7 @@ class IterativeBayesianUpdate:
         """
         first = full_support(host_array(self.start), observations.space.size)
         operator = self.moved(observations.operator)
-        cells = _Unknowns(operator, first, self.stop, lambda found: found)
+        cells = _Unknowns(operator, first, self.stop, lambda theta: theta)
         if isinstance(observations.space, Points) or not (
             _uneven(self.stop) or isinstance(self.stop, stopping.CrossValidated)
         ):
@@ -266,7 +266,7 @@ class IterativeBayesianUpdate:
         if not isinstance(self.stop, stopping.CrossValidated):
             return _Unknowns(*anywhere, self.stop, places.by_cell)
         meter = stopping.Meter(self.progress)
-        halves = meter.first(0.5), lambda done, of: meter.at(0.5 + 0.5 * done / of)
+        halves = meter.first(0.5), lambda part, whole: meter.at(0.5 + 0.5 * part / whole)
         starts = (operator, first), anywhere
         even, free = (
             self.stop.found(operator, observations.counts, start, half)
@@ -279,7 +279,7 @@ class IterativeBayesianUpdate:
         return _Unknowns(*anywhere, replace(free.rule, words=words, uneven=True), places.by_cell)
 
     def _errors(
-        self, observations: fitted.Observations, found: FloatArray, stop: stopping.Stop, steps: int
+        self, observations: fitted.Observations, theta: FloatArray, stop: stopping.Stop, steps: int
     ) -> bars.ErrorBars:
         method = FisherInformation() if self.uncertainty is None else self.uncertainty
 
@@ -297,14 +297,14 @@ class IterativeBayesianUpdate:
                 maximise(operator, row, start=first, **how).distribution
                 for row in np.atleast_2d(counts)
             ]
-            return np.reshape(fits, (*counts.shape[:-1], found.size))
+            return np.reshape(fits, (*counts.shape[:-1], theta.size))
 
         @cache
         def again() -> _Unknowns:
             """Made again where they are asked for: of many rounds they are large."""
             return replace(self, stop=stop)._unknowns(observations)
 
-        return method.errors(observations, found, refit, self.progress)
+        return method.errors(observations, theta, refit, self.progress)
 
 
 def _start(pooled: FloatArray, share: float) -> FloatArray:

@@ -82,12 +82,12 @@ def maximise(
     ([0.7, 0.3], True)
     """
     first = full_support(start, operator.shape[0])
-    wanted = CertifiedWithin() if stop is None else stop
-    check_stop(wanted)
+    stop = CertifiedWithin() if stop is None else stop
+    check_stop(stop)
     check_accelerator(accelerate)
     meter = Meter(progress)
-    rule = wanted.settled(operator, weights, first, meter.first(_SETTLING))
-    begun = 0.0 if rule is wanted else _SETTLING
+    rule = stop.settled(operator, weights, first, meter.first(_SETTLING))
+    begun = 0.0 if rule is stop else _SETTLING
     objective = Objective(operator, weights)
     few = None
     if accelerate is None and isinstance(rule, Steps):  # other rules look at every step
@@ -160,8 +160,8 @@ class Squarem:
         # α
         stride = max(1.0, float(xp.sum(change * change)) ** 0.5 / length) if length > 0 else 1.0
         leap = first.theta + 2 * stride * change + stride**2 * bend
-        kept = xp.maximum(leap, self.floor * twice.theta)
-        return kept / xp.sum(kept)
+        theta = xp.maximum(leap, self.floor * twice.theta)
+        return theta / xp.sum(theta)
 
 
 # --- The exact maximum: Newton steps on the cells that carry mass
@@ -210,11 +210,11 @@ class ActiveSetNewton:
             yield point
         damping = 1e-3
         while True:
-            found = _newton_step(dense, point, damping)
+            successor = _newton_step(dense, point, damping)
             objective.products = dense.products
-            if found is None:
+            if successor is None:
                 return
-            point, damping = found
+            point, damping = successor
             yield point
 
 
@@ -264,10 +264,10 @@ class _Model:
 
     def moved(self, step: FloatArray) -> FloatArray:
         """The distribution after a step that no cell may use to shrink below a thousandth."""
-        kept = np.maximum(self.theta + step, _SHRINK * self.theta)
-        kept[kept < _GONE] = 0.0
+        shares = np.maximum(self.theta + step, _SHRINK * self.theta)
+        shares[shares < _GONE] = 0.0
         theta = np.zeros(self.point.theta.size)
-        theta[self.working] = kept / kept.sum()
+        theta[self.working] = shares / shares.sum()
         return theta
 
     def gain(self, theta: FloatArray) -> float:

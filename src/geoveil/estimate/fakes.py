@@ -145,8 +145,8 @@ class MapAndFakes:
     >>> people = np.repeat([5, 6, 20], 1500)
     >>> honest = mechanism.tally(mechanism.sample(people, randomness=gv.seeded(1)))
     >>> model = MapAndFakes([honest + mechanism.tally(np.full(250, 13))], [(0, 13)])
-    >>> found = model.range()
-    >>> bool(200 < found.least.total < found.likeliest.total < found.most.total < 300)
+    >>> fakes = model.range()
+    >>> bool(200 < fakes.least.total < fakes.likeliest.total < fakes.most.total < 300)
     True
     """
 
@@ -181,15 +181,15 @@ class MapAndFakes:
         """Add suspects; those that never sent a report are passed over."""
         for place, report in suspects:
             indices("suspects", report, self._sizes[place])
-            known = (place, report) in self.suspects
-            if not known and self._counts[self._starts[place] + report] > 0:
+            new = (place, report) not in self.suspects
+            if new and self._counts[self._starts[place] + report] > 0:
                 self.suspects.append((place, int(report)))
         sources = np.array([self._starts[p] + y for p, y in self.suspects], dtype=np.int64)
         self._of_round = self._round[sources]
         self._sources = np.searchsorted(self._seen, sources)
         if self._point is not None:
-            new = len(self.suspects) - (self._point.size - self._rows)
-            self._point = np.concatenate((self._point, np.zeros(new)))
+            added = len(self.suspects) - (self._point.size - self._rows)
+            self._point = np.concatenate((self._point, np.zeros(added)))
 
     def numbers_by_tally(self, numbers: FloatArray) -> list[FloatArray]:
         """Numbers of suspects as arrays like the counts of the tallies."""
@@ -260,9 +260,9 @@ class MapAndFakes:
         followed = np.square(np.linalg.solve(np.linalg.cholesky(information), weighted)).sum(axis=0)
         surplus = np.zeros(self._seen.size)
         surplus[free] = (counts - expected)[free] / np.sqrt(counts[free])
-        left = np.full(self._seen.size, 1.0)
-        left[free] = 1 - followed
-        scores = np.where(left > _FOLLOWED, surplus / np.sqrt(np.maximum(left, _FOLLOWED)), 0.0)
+        rest = np.full(self._seen.size, 1.0)
+        rest[free] = 1 - followed
+        scores = np.where(rest > _FOLLOWED, surplus / np.sqrt(np.maximum(rest, _FOLLOWED)), 0.0)
         everywhere = np.zeros(self._counts.size)
         everywhere[self._seen] = np.square(np.maximum(scores, 0.0))
         return np.asarray(everywhere.reshape(len(self._sizes), -1).sum(axis=0))
@@ -301,11 +301,11 @@ class MapAndFakes:
         drop = float(scipy.special.ndtri(checked_level(level))) ** 2 / 2
         likeliest = self.fit()
 
-        def above(made: FakesFit) -> float:
+        def above(fit: FakesFit) -> float:
             """How far a fit lies above the likelihood of a bound: what is below is safe to say."""
-            return 1 - (likeliest.log_likelihood - made.log_likelihood) / drop
+            return 1 - (likeliest.log_likelihood - fit.log_likelihood) / drop
 
-        def given(gift: float) -> FakesFit:
+        def at_gift(gift: float) -> FakesFit:
             return self.fit(-gift)
 
         near, fewest = _DROP_TOLERANCE, self.honest
@@ -315,8 +315,8 @@ class MapAndFakes:
                 end_excess=lambda: -1.0,  # at such a price nothing is fake
             ).result  # fmt: skip
         try:
-            within = _LEAST_PRICE, _MOST_GIFT
-            most = safe_root(given, above, [0.1], within=within, tolerance=near, step=_JUMP).result
+            span = _LEAST_PRICE, _MOST_GIFT
+            most = safe_root(at_gift, above, [0.1], within=span, tolerance=near, step=_JUMP).result
         except NeverSafe:  # honest people need not have sent any of them
-            most = given(_MOST_GIFT)
+            most = at_gift(_MOST_GIFT)
         return FakesRange(fewest, likeliest, most)

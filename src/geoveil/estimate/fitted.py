@@ -41,8 +41,8 @@ class Observations:
     """The counts of all tallies, one after the other."""
 
     def __init__(self, tallies: Tally | Iterable[Tally]) -> None:
-        given = checked_tallies(tallies)
-        for number, tally in enumerate(given):
+        checked = checked_tallies(tallies)
+        for number, tally in enumerate(checked):
             operator = tally.operator
             law = operator._push(arrays.uniform(operator.shape[0]))
             doubtful = (tally.counts > 0) & (law <= _SUSPECT * law.max(initial=0.0))
@@ -52,7 +52,7 @@ class Observations:
                         f"tally {number} must hold reports its channel can make; report {report} was "
                         f"counted {tally.counts[report]} times and has probability zero at every cell"
                     )
-        self.tallies = given if len(given) == 1 else joined(given)
+        self.tallies = checked if len(checked) == 1 else joined(checked)
         self.space = self.tallies[0].space
         parts = [tally.operator for tally in self.tallies]
         self.operator = parts[0] if len(parts) == 1 else StackedOperator(parts)
@@ -77,24 +77,24 @@ def checked_tallies(tallies: Tally | Iterable[Tally]) -> tuple[Tally, ...]:
             f"tallies ({type(tallies).__name__}) must be a tally or a list of tallies; "
             "make one with mechanism.tally(reports)"
         )
-    given: list[Any] = [tallies] if isinstance(tallies, Tally) else list(tallies)
-    if not given:
+    listed: list[Any] = [tallies] if isinstance(tallies, Tally) else list(tallies)
+    if not listed:
         raise InvalidInput("tallies must not be empty; pass at least one tally")
-    for number, tally in enumerate(given):
+    for number, tally in enumerate(listed):
         arrays.instance(f"tally {number}", tally, Tally, A_TALLY)
-        if tally.space != given[0].space:
+        if tally.space != listed[0].space:
             raise InvalidInput(f"tally {number} must be about the same space as tally 0")
-    if not any(tally.total for tally in given):
+    if not any(tally.total for tally in listed):
         raise InvalidInput("tallies must hold at least one report; all counts are zero")
-    return tuple(given)
+    return tuple(listed)
 
 
 def joined(tallies: Iterable[Tally]) -> tuple[Tally, ...]:
     """One tally for each channel, in the order in which they come first."""
     sums: dict[Channel, Tally] = {}
     for tally in tallies:
-        known = sums.get(tally.channel)
-        sums[tally.channel] = tally if known is None else known + tally
+        earlier = sums.get(tally.channel)
+        sums[tally.channel] = tally if earlier is None else earlier + tally
     return tuple(sums.values())
 
 
@@ -109,16 +109,16 @@ def promises_of(tallies: Iterable[Tally]) -> tuple[str, ...]:
     Promises between positions that differ in their rounding alone, as those of the rounds of a campaign
     do, are one, with the largest.
     """
-    made = [tally.channel for tally in tallies if tally.total]
-    said: dict[object, tuple[float, str]] = {}
-    for channel in made:
+    channels = [tally.channel for tally in tallies if tally.total]
+    promises: dict[object, tuple[float, str]] = {}
+    for channel in channels:
         promise = None if channel.promise_takes_long else channel.guarantee
         key, slack = (channel.short_promise, 0.0)
         if isinstance(promise, BetweenPositions):
             key, slack = f"{promise.epsilon_per_km} between positions", promise.slack
-        if key not in said or slack > said[key][0]:
-            said[key] = slack, channel.short_promise
-    return tuple(words for _, words in said.values())
+        if key not in promises or slack > promises[key][0]:
+            promises[key] = slack, channel.short_promise
+    return tuple(words for _, words in promises.values())
 
 
 # --- The estimate
@@ -220,8 +220,8 @@ class Estimate(Framed, Drawn, Shown, ReadOnly):
     @cached_property
     def standard_error(self) -> FloatArray:
         """The standard error of every cell; infinite where the data say nothing about it."""
-        found: FloatArray = arrays.frozen(np.array(self.errors.standard_error()))
-        return found
+        errors: FloatArray = arrays.frozen(np.array(self.errors.standard_error()))
+        return errors
 
     def interval(self, level: float = 0.95) -> tuple[FloatArray, FloatArray]:
         """Low and high ends, for every cell, of an interval that holds its true share.
@@ -263,10 +263,10 @@ class Estimate(Framed, Drawn, Shown, ReadOnly):
         return RegionShares(names, members, self.distribution, self.errors)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Everything found out, instead of the functions that would find it."""
-        found = (self._pickled(name) for name in ("_fit", "errors", "identifiable", "promises"))
+        """The results, in the place of the functions that compute them."""
+        results = (self._pickled(name) for name in ("_fit", "errors", "identifiable", "promises"))
         names = ("_find_fit", "_find_errors", "_find_identifiability", "_find_promises")
-        return {**vars(self), **dict(zip(names, found, strict=True))}
+        return {**vars(self), **dict(zip(names, results, strict=True))}
 
     def _pickled(self, name: str) -> Callable[[], Any]:
         try:

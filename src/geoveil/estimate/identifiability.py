@@ -64,12 +64,12 @@ def tell_apart(operator: Operator, counts: ArrayLike) -> Identifiability:
     cells = operator.shape[0]
     if cells > MATRIX_LIMIT:
         return _untested(cells, f"{cells:,} are more than {MATRIX_LIMIT:,}")
-    seen = np.flatnonzero(weights)
-    columns = _scaled(operator.columns(seen))
+    observed = np.flatnonzero(weights)
+    columns = _scaled(operator.columns(observed))
     possible = columns.max(axis=0) > 0
-    columns, weights = columns[:, possible], weights[seen[possible]]
+    columns, weights = columns[:, possible], weights[observed[possible]]
     if _full_rank(columns):
-        return told(cells, f"the reports tell all {cells} cells apart")
+        return all_told_apart(cells, f"the reports tell all {cells} cells apart")
     point = _maximum(columns, weights)
     if point.certificate > _AT_MAXIMUM:
         return _untested(cells, "the exact maximum was not found")
@@ -78,7 +78,7 @@ def tell_apart(operator: Operator, counts: ArrayLike) -> Identifiability:
     if _fixed(point.theta[face], lost):
         empty = int((point.theta <= _EMPTY).sum())
         best = f"one map fits the reports best, with {empty} of {cells} cells empty"
-        return told(cells, best if empty else f"the reports tell all {cells} cells apart")
+        return all_told_apart(cells, best if empty else f"the reports tell all {cells} cells apart")
     return _confused(columns, face, lost)
 
 
@@ -90,11 +90,11 @@ def tell_apart_by(operator: Operator) -> Identifiability:
     columns = _scaled(operator.matrix())
     cells = len(columns)
     if _full_rank(columns):
-        return told(cells, f"the reports tell all {cells} cells apart")
+        return all_told_apart(cells, f"the reports tell all {cells} cells apart")
     return _confused(columns, np.arange(cells), null_space(_with_total(columns)))
 
 
-def told(cells: int, why: str) -> Identifiability:
+def all_told_apart(cells: int, why: str) -> Identifiability:
     """All cells are told apart, and why."""
     nowhere = frozen(np.zeros(cells, dtype=np.bool_))
     return Identifiability(cells, cells, nowhere, (), f"identifiable: {why}")

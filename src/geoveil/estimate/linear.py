@@ -14,7 +14,7 @@ from geoveil.arrays import ArrayLike, FloatArray, IntArray, one_blas_thread, one
 from geoveil.channel.channel import RARE, Channel, Tally
 from geoveil.errors import InvalidInput, Unsupported
 from geoveil.estimate import bars, fitted, mixture
-from geoveil.estimate.identifiability import null_space, tell_apart_by, told
+from geoveil.estimate.identifiability import all_told_apart, null_space, tell_apart_by
 from geoveil.mechanism.local import RandomizedResponse, Rappor
 
 Repair = Literal["project", "normalise"]
@@ -29,12 +29,12 @@ def project_onto_simplex(values: ArrayLike) -> FloatArray:
     >>> project_onto_simplex([0.75, 0.5, -0.25]).tolist()
     [0.625, 0.375, 0.0]
     """
-    given = _one_vector(values)
-    below = given - given.max()  # the projection does not see a common shift; this keeps digits
+    point = _one_vector(values)
+    below = point - point.max()  # the projection does not see a common shift; this keeps digits
     falling = np.sort(below)[::-1]
-    excess = (np.cumsum(falling) - 1.0) / np.arange(1, given.size + 1)
-    kept = int(np.flatnonzero(falling > excess)[-1])
-    nearest = np.maximum(below - excess[kept], 0.0)
+    excess = (np.cumsum(falling) - 1.0) / np.arange(1, point.size + 1)
+    last = int(np.flatnonzero(falling > excess)[-1])
+    nearest = np.maximum(below - excess[last], 0.0)
     return np.asarray(nearest / nearest.sum())
 
 
@@ -46,11 +46,11 @@ def clip_and_normalise(values: ArrayLike) -> FloatArray:
     >>> clip_and_normalise([0.75, 0.25, -0.25]).tolist()
     [0.75, 0.25, 0.0]
     """
-    kept = np.maximum(_one_vector(values), 0.0)
-    total = float(kept.sum())
+    clipped = np.maximum(_one_vector(values), 0.0)
+    total = float(clipped.sum())
     if total <= 0:
         raise InvalidInput("values must be positive somewhere to be normalised")
-    return np.asarray(kept / total)
+    return np.asarray(clipped / total)
 
 
 REPAIRS: dict[str, Callable[[ArrayLike], FloatArray]] = {
@@ -125,8 +125,8 @@ class LinearSystem:
         self.rank = int(
             scipy.linalg.lstsq(self.matrix.T, unit, cond=SINGULAR, lapack_driver="gelsy")[2]
         )
-        told = "" if self.rank == self.cells else f"; it cannot tell all {self.cells} cells apart"
-        self.how = f"solved by least squares: {why}{told}"
+        caveat = "" if self.rank == self.cells else f"; it cannot tell all {self.cells} cells apart"
+        self.how = f"solved by least squares: {why}{caveat}"
 
     def solve(self, laws: FloatArray) -> FloatArray:
         """(…, reports) → (…, cells)."""
@@ -245,9 +245,9 @@ class _ClosedForm(_Repaired):
     @one_blas_thread()
     def fit(self, tallies: Tally | Iterable[Tally]) -> fitted.Estimate:
         """The estimate from tallies over one space, all of the mechanism this estimator is for."""
-        given = [tally for tally in fitted.checked_tallies(tallies) if tally.total]
+        counted = [tally for tally in fitted.checked_tallies(tallies) if tally.total]
         groups = []
-        for tally in given:
+        for tally in counted:
             if not isinstance(tally.channel, self._kind):
                 raise Unsupported(
                     f"a tally (of {tally.channel!r}) must come from {self._kind.__name__} for this "
@@ -255,22 +255,22 @@ class _ClosedForm(_Repaired):
                 )
             groups.append(self._mixture(tally, tally.channel.epsilon))
         noise, gain, total = mixture.pooled(groups)
-        seen = np.sum([tally.sums for tally in given], axis=0)
-        solution = (seen / total - noise) / gain
+        sums = np.sum([tally.sums for tally in counted], axis=0)
+        solution = (sums / total - noise) / gain
         distribution = REPAIRS[self.repair](solution)
         levels, cells = len({group[:2] for group in groups}), distribution.size
         said = "one privacy level" if levels == 1 else f"{levels} privacy levels together"
         why = f"every level above 0 tells all {cells} cells apart"
         return fitted.Estimate(
-            space=given[0].space,
+            space=counted[0].space,
             distribution=distribution,
             total=int(total),
             steps=0,
             stopped=f"solved exactly for {said}, then {self._words(solution)}",
-            find_fit=lambda: fitted.fit_of(fitted.Observations(given), distribution),
+            find_fit=lambda: fitted.fit_of(fitted.Observations(counted), distribution),
             find_errors=lambda: self._errors(groups, solution, distribution),
-            find_identifiability=lambda: told(cells, why),
-            find_promises=lambda: fitted.promises_of(given),
+            find_identifiability=lambda: all_told_apart(cells, why),
+            find_promises=lambda: fitted.promises_of(counted),
         )
 
     def _errors(

@@ -65,8 +65,8 @@ class AverageOfEstimates(_Reused):
     @one_blas_thread()
     def fit(self, tallies: Tally | Iterable[Tally]) -> fitted.Estimate:
         """The estimate from tallies of one space, whatever their mechanisms."""
-        each = fitted.by_mechanism(fitted.checked_tallies(tallies))
-        return self.fit_groups([[tally] for tally in each])
+        merged = fitted.by_mechanism(fitted.checked_tallies(tallies))
+        return self.fit_groups([[tally] for tally in merged])
 
     @one_blas_thread()
     def fit_groups(self, groups: Iterable[Sequence[Tally]]) -> fitted.Estimate:
@@ -74,12 +74,12 @@ class AverageOfEstimates(_Reused):
 
         Right whatever the groups have to do with the places of their people.
         """
-        given = [list(group) for group in groups]
-        each = [tally for group in given for tally in group]
-        return averaged([self.estimator.fit(group) for group in given], each)
+        lists = [list(group) for group in groups]
+        tallies = [tally for group in lists for tally in group]
+        return averaged([self.estimator.fit(group) for group in lists], tallies)
 
 
-def averaged(parts: Sequence[fitted.Estimate], each: Sequence[Tally]) -> fitted.Estimate:
+def averaged(parts: Sequence[fitted.Estimate], tallies: Sequence[Tally]) -> fitted.Estimate:
     """Σ (n_p/n)·θ_p over estimates of parts of the people, made from ``each`` of these tallies together."""
     weights = np.array([part.total for part in parts], dtype=np.float64)
     weights /= weights.sum()
@@ -92,14 +92,14 @@ def averaged(parts: Sequence[fitted.Estimate], each: Sequence[Tally]) -> fitted.
         total=sum(part.total for part in parts),
         steps=max(part.steps for part in parts),
         stopped=f"average of {len(parts)} estimates, each {reasons[0]}{more}",
-        find_fit=lambda: fitted.fit_of(fitted.Observations(each), distribution),
+        find_fit=lambda: fitted.fit_of(fitted.Observations(tallies), distribution),
         find_errors=lambda: bars.AveragedErrors.of(
             distribution, [p.errors for p in parts], weights
         ),
         find_identifiability=lambda: min(
-            (part.identifiable for part in parts), key=lambda found: found.rank
+            (part.identifiable for part in parts), key=lambda verdict: verdict.rank
         ),
-        find_promises=lambda: fitted.promises_of(each),
+        find_promises=lambda: fitted.promises_of(tallies),
     )
 
 
@@ -342,18 +342,18 @@ def held_within(distribution: FloatArray, low: FloatArray, high: FloatArray) -> 
     >>> held_within(np.array([0.7, 0.2, 0.1]), np.zeros(3), np.array([0.4, 1.0, 1.0])).round(2).tolist()
     [0.4, 0.4, 0.2]
     """
-    given = np.maximum(distribution, np.finfo(float).tiny)
+    theta = np.maximum(distribution, np.finfo(float).tiny)
     below, above = 0.0, 1.0
-    while np.clip(above * given, low, high).sum() < 1.0 and above < 1e300:
+    while np.clip(above * theta, low, high).sum() < 1.0 and above < 1e300:
         above *= 2.0
     for _ in range(_STEPS):
         middle = (below + above) / 2
-        if np.clip(middle * given, low, high).sum() < 1.0:
+        if np.clip(middle * theta, low, high).sum() < 1.0:
             below = middle
         else:
             above = middle
-    found = np.clip(above * given, low, high)
-    return np.asarray(found / found.sum())
+    clipped = np.clip(above * theta, low, high)
+    return np.asarray(clipped / clipped.sum())
 
 
 def held_between(
@@ -375,26 +375,26 @@ def held_between(
     >>> held_between(np.array([0.6, 0.3, 0.1]), pairs, nothing, most, thirds).round(2).tolist()
     [0.47, 0.23, 0.3]
     """
-    found = np.maximum(distribution, _TINY)
+    theta = np.maximum(distribution, _TINY)
     moved = np.zeros(len(members))  # what each region was multiplied by, its logarithm
     regions = [np.flatnonzero(row) for row in members]
     lowest, highest = np.log(np.maximum(least, _TINY)), np.log(np.maximum(most, _TINY))
     for _ in range(_MOST_SWEEPS):
-        shares = members @ found
+        shares = members @ theta
         outside = (shares > most * (1 + _SETTLED)) | (shares < least * (1 - _SETTLED))
         if not outside.any():
             break
         for number in np.flatnonzero(outside | (moved != 0)).tolist():
             region = regions[number]
-            free = np.log(max(found[region].sum(), _TINY)) - moved[number]
+            free = np.log(max(theta[region].sum(), _TINY)) - moved[number]
             target = min(max(free, float(lowest[number])), float(highest[number]))
             change = target - free - moved[number]
             moved[number] = target - free
-            found[region] *= np.exp(change)
-        found /= found.sum()
-    away = members @ (found - allowed)
+            theta[region] *= np.exp(change)
+        theta /= theta.sum()
+    away = members @ (theta - allowed)
     there = members @ allowed
     room = np.maximum(np.where(away > 0, most - there, there - least), 0.0)
     beyond = np.abs(away) > room + 1e-12
     shares = np.divide(room, np.abs(away), out=np.ones_like(away), where=beyond)
-    return np.asarray(allowed + float(shares.min(initial=1.0)) * (found - allowed))
+    return np.asarray(allowed + float(shares.min(initial=1.0)) * (theta - allowed))

@@ -93,12 +93,12 @@ class Objective:
 
     def __init__(self, operator: Operator, weights: ArrayLike) -> None:
         self.unknowns, observations = operator.shape
-        given = checked_weights(weights, observations)
-        self.columns = SeenColumns(operator, given)
+        checked = checked_weights(weights, observations)
+        self.columns = SeenColumns(operator, checked)
         self.seen = self.columns.observations
         """Which observations are looked at, all with weight among them; ``Point.law`` follows their order."""
         self.weights = self.columns.at.own(
-            given[..., self.seen] / given.sum(axis=-1, keepdims=True)
+            checked[..., self.seen] / checked.sum(axis=-1, keepdims=True)
         )
         self.products = 0
 
@@ -120,12 +120,12 @@ class Objective:
 
 def checked_weights(weights: ArrayLike, observations: int) -> FloatArray:
     """Weights as an array, each vector non-negative and not all zero."""
-    given = vector("weights", weights, observations)
-    if (given < 0).any():
+    checked = vector("weights", weights, observations)
+    if (checked < 0).any():
         raise InvalidInput("weights must not be negative")
-    if not (given.sum(axis=-1) > 0).all():
+    if not (checked.sum(axis=-1) > 0).all():
         raise InvalidInput("weights must not all be zero; nothing was observed")
-    return given
+    return checked
 
 
 def full_support(start: ArrayLike | None, unknowns: int) -> FloatArray:

@@ -45,8 +45,8 @@ class RegionShares(ReadOnly):
     @cached_property
     def standard_error(self) -> FloatArray:
         """(regions,): infinite where the data say nothing."""
-        found: FloatArray = frozen(np.array(self._errors.standard_error(self.members)))
-        return found
+        errors: FloatArray = frozen(np.array(self._errors.standard_error(self.members)))
+        return errors
 
     def interval(self, level: float = 0.95) -> tuple[FloatArray, FloatArray]:
         """Low and high ends, for every region, of an interval that holds its true share."""
@@ -126,7 +126,7 @@ def named_members(
         names = tuple(map(str, districts))
     else:
         outlines = read_outlines(districts, name=name)
-        names = tuple(each.name for each in outlines)
+        names = tuple(outline.name for outline in outlines)
         land = None if within is None else read_outlines(within)
         members = members_of(space, outlines, land)
     if not names:
@@ -142,10 +142,10 @@ def members_of(
     ``within`` are limits that nobody is outside of: then it is the part of what of the cell lies inside.
     Where outlines reach beyond the limits as well, they share such a cell in proportion to their parts.
     """
-    parts = np.stack([_part(space, each) for each in outlines])
+    parts = np.stack([_part(space, outline) for outline in outlines])
     if within is None:
         return parts
-    land = np.clip(sum(_part(space, each) for each in within), 0.0, 1.0)
+    land = np.clip(sum(_part(space, outline) for outline in within), 0.0, 1.0)
     shared = np.where(land < 1.0, np.maximum(land, parts.sum(axis=0)), 1.0)
     return np.divide(parts, shared, out=np.zeros_like(parts), where=shared > _LEAST_LAND)
 

@@ -40,18 +40,18 @@ class Meter:
 
     def __init__(self, progress: Progress | None) -> None:
         self._progress = teller(progress)
-        self._done = -1
+        self._thousandths = -1
 
     def at(self, fraction: float) -> None:
-        """So much is done, in [0, 1]; what is less than before is not told."""
-        done = int(_PARTS * min(1.0, fraction))
-        if done > self._done:
-            self._done = done
-            self._progress(done, _PARTS)
+        """So much is done, in [0, 1]; nothing is reported where it is less than before."""
+        thousandths = int(_PARTS * min(1.0, fraction))
+        if thousandths > self._thousandths:
+            self._thousandths = thousandths
+            self._progress(thousandths, _PARTS)
 
     def first(self, share: float) -> Progress:
         """A progress of its own for the first ``share`` of the work."""
-        return lambda done, of: self.at(share * done / of)
+        return lambda part, whole: self.at(share * part / whole)
 
 
 @dataclass
@@ -206,8 +206,8 @@ class LikelihoodChange(_Tolerant):
 # --- Stopping where held-out reports are predicted best
 
 
-class Found(NamedTuple):
-    """What cross-validation found."""
+class ChosenSteps(NamedTuple):
+    """The steps that cross-validation chose, and how well they predict."""
 
     rule: Steps
     held_out: float
@@ -266,11 +266,11 @@ class CrossValidated:
 
     def found(
         self, operator: Operator, weights: ArrayLike, start: FloatArray, progress: Progress | None
-    ) -> Found:
+    ) -> ChosenSteps:
         """The number of steps, and how well held-out reports are predicted after them."""
-        given = checked_weights(weights, operator.shape[1])
-        counts = np.rint(given).astype(np.int64)
-        if given.ndim != 1 or (counts != given).any():  # only counts can be dealt into parts
+        checked = checked_weights(weights, operator.shape[1])
+        counts = np.rint(checked).astype(np.int64)
+        if checked.ndim != 1 or (counts != checked).any():  # only counts can be dealt into parts
             raise InvalidInput(
                 "weights must be one vector of whole counts to be cross-validated; "
                 "use CertifiedWithin or Steps for probabilities"
@@ -282,7 +282,7 @@ class CrossValidated:
         left_out = held_out.sum(axis=-1)
         usable = (left_out > 0) & (left_out < counts.sum())
         if not usable.any():
-            return Found(Steps(1, "because one report cannot be cross-validated"), 0.0)
+            return ChosenSteps(Steps(1, "because one report cannot be cross-validated"), 0.0)
         held_out = held_out if usable.all() else held_out[usable]
         apart = counts.size >= _LARGE_SIZE and not isinstance(operator, MovedOperator)
         scores = (_apart if apart else _together)(operator, counts, held_out, start)
@@ -295,17 +295,17 @@ class CrossValidated:
         if shares_steps(operator):
             how += ", rounds that are alike sharing steps"
         limit = f", whose search reached its limit of {number_of(self.maximum, 'step')}"
-        return Found(Steps(chosen, how if ended else how + limit), search.best_value)
+        return ChosenSteps(Steps(chosen, how if ended else how + limit), search.best_value)
 
     def parts(self, counts: IntArray) -> IntArray:
         """(folds·repeats, observations): how many of each report every part holds."""
         generator = np.random.default_rng(self.seed)
-        seen = np.flatnonzero(counts)
+        observed = np.flatnonzero(counts)
         parts = np.zeros((self.repeats * self.folds, counts.size), dtype=np.int64)
         shares = np.full(self.folds, 1.0 / self.folds)
         for repeat in range(self.repeats):
-            dealt = generator.multinomial(counts[seen], shares)
-            parts[repeat * self.folds : (repeat + 1) * self.folds, seen] = dealt.T
+            dealt = generator.multinomial(counts[observed], shares)
+            parts[repeat * self.folds : (repeat + 1) * self.folds, observed] = dealt.T
         return parts
 
     def is_over(self, search: Search, step: int) -> bool:
@@ -365,13 +365,13 @@ def _apart(
 ) -> Iterator[Scored]:
     """The same, one complement after another: only its distribution is kept of each."""
     columns = SeenColumns(operator, counts.astype(np.float64))
-    seen = columns.observations
+    observed = columns.observations
     thetas = np.tile(start, (len(held_out), 1))
     for step in itertools.count():
         predicted = 0.0
         for theta, part in zip(thetas, held_out, strict=True):
-            left_out = part[seen].astype(np.float64)
-            weights = counts[seen] - left_out
+            left_out = part[observed].astype(np.float64)
+            weights = counts[observed] - left_out
             weights /= weights.sum()
             law = columns.push(theta)
             point = Point(theta, law, columns.pull(weights / law), weights)
@@ -386,16 +386,16 @@ class Search:
     def __init__(self) -> None:
         self.best = 0
         self.due = 0
-        self._tried: list[int] = []
+        self._steps: list[int] = []
         self._best_values: list[float] = []
 
     def add(self, step: int, value: float) -> None:
         """One more step and its held-out log-likelihood, nats over all reports."""
-        if not self._tried or value > self._best_values[-1]:
+        if not self._steps or value > self._best_values[-1]:
             self.best = step
         else:
             value = self._best_values[-1]
-        self._tried.append(step)
+        self._steps.append(step)
         self._best_values.append(value)
         self.due = step + 1 + step // 50
 
@@ -405,14 +405,14 @@ class Search:
         return self._best_values[-1]
 
     def last_gains(self) -> tuple[float, float]:
-        """What the second half of the steps gained over the first, and that over its own first half.
+        """The gain of the second half of the steps, and the gain of the second quarter of them.
 
-        At least 40 steps are wanted.
+        Infinite before 40 steps.
         """
-        last = self._tried[-1]
+        last = self._steps[-1]
         if last < 40:
             return math.inf, math.inf
         end, half, quarter = (
-            self._best_values[bisect_right(self._tried, last // part) - 1] for part in (1, 2, 4)
+            self._best_values[bisect_right(self._steps, last // part) - 1] for part in (1, 2, 4)
         )
         return end - half, half - quarter

@@ -114,8 +114,8 @@ class FisherInformation:
             solver = InformationSolver(parts, cells, people, shape, draws, cells_in=cells_in)
             if combinations is not None:
                 return solver.about(distribution, how, combinations)
-            drawn = solver.errors(distribution, how, stopping.Meter(progress))
-            return replace(drawn, nearby=bars.Nearby(space.centres))
+            errors = solver.errors(distribution, how, stopping.Meter(progress))
+            return replace(errors, nearby=bars.Nearby(space.centres))
         information = np.asarray(sum(part.matrix() for part in parts))
         score = np.asarray(sum(part.score for part in parts))
         if places is not None:
@@ -141,8 +141,8 @@ def _about_crowds(
     others[np.diag_indices_from(others)] += 1.0
     sides = np.column_stack((between.T, score[cells:]))
     solved = scipy.linalg.lapack.dposv(others, sides, lower=1)[1]  # (others + 1)⁻¹ of both
-    told = np.asarray(information[:cells, :cells] - between @ solved[:, :-1])
-    return told, np.asarray(score[:cells] - between @ solved[:, -1])
+    marginal = np.asarray(information[:cells, :cells] - between @ solved[:, :-1])
+    return marginal, np.asarray(score[:cells] - between @ solved[:, -1])
 
 
 def informations(observations: fitted.Observations, distribution: FloatArray) -> list[Information]:
@@ -194,7 +194,7 @@ class InformationSolver:
         (step, ones), steps, settled = self.solve(sides)
         least, most = _DRAWS
         draws = int(np.clip(_EFFORT // (self._cells * steps), least, most))
-        drawn = np.concatenate(list(self._drawn(draws, steps, meter)))
+        changes = np.concatenate(list(self._chunks(draws, steps, meter)))
         one = ones[:crowds]
         return bars.DrawnErrors(
             method=(
@@ -205,7 +205,7 @@ class InformationSolver:
             distribution=distribution,
             centre=distribution + _within_total(step[:crowds], one),
             people=self._people,
-            draws=_within_total(drawn[:, :crowds], one),
+            draws=_within_total(changes[:, :crowds], one),
         )
 
     def about(
@@ -215,8 +215,8 @@ class InformationSolver:
         crowds = self._crowds
         sides = np.zeros((2 + len(combinations), self._cells))
         sides[0], sides[1, :crowds], sides[2:, :crowds] = self._score, 1.0, combinations
-        found, steps, settled = self.solve(sides)
-        step, one, solved = found[0, :crowds], found[1, :crowds], found[2:, :crowds]
+        solutions, steps, settled = self.solve(sides)
+        step, one, solved = solutions[0, :crowds], solutions[1, :crowds], solutions[2:, :crowds]
         variance = _dot(combinations, solved) - np.square(combinations @ one) / one.sum()
         return bars.SolvedErrors(
             method=(
@@ -247,13 +247,13 @@ class InformationSolver:
         )  # fmt: skip
         return values, steps, settled
 
-    def _drawn(self, draws: int, expected: int, meter: stopping.Meter) -> Iterator[FloatArray]:
+    def _chunks(self, draws: int, expected: int, meter: stopping.Meter) -> Iterator[FloatArray]:
         """Draws from the inverse, a chunk at a time; each takes about as many steps as expected."""
         sizes = [min(self._chunk, draws - first) for first in range(0, draws, self._chunk)]
         for number, size in enumerate(sizes):
 
-            def tell(steps: int, done: int = number) -> None:
-                meter.at((done + min(steps / expected, 0.99)) / len(sizes))
+            def tell(steps: int, chunk: int = number) -> None:
+                meter.at((chunk + min(steps / expected, 0.99)) / len(sizes))
 
             # The inverse turns scores with a covariance into draws with the inverse of that.
             yield self.solve(self._scores(size), tell)[0]
@@ -280,11 +280,11 @@ class InformationSolver:
         waves = scipy.fft.dctn(lattice.reshape(-1, *self._shape), axes=(-2, -1), norm="ortho")
         return np.asarray(waves.reshape(*values.shape[:-1], -1))
 
-    def _mean_square(self, drawn: Callable[[int], FloatArray]) -> FloatArray:
+    def _mean_square(self, draw: Callable[[int], FloatArray]) -> FloatArray:
         """(any,): of many draws (draws, any), made a chunk at a time."""
         draws = _DRAWS[1]
         sums = (
-            np.square(drawn(min(self._chunk, draws - first))).sum(axis=0)
+            np.square(draw(min(self._chunk, draws - first))).sum(axis=0)
             for first in range(0, draws, self._chunk)
         )
         return np.asarray(sum(sums)) / draws
@@ -379,7 +379,7 @@ def tangent_inverse(information: FloatArray) -> tuple[FloatArray, FloatArray]:
 
 
 _MOST_ENTRIES = 1 << 28
-_TOLD = 20  # times that progress is told
+_PROGRESS_CALLS = 20
 
 
 @dataclass(frozen=True)
@@ -422,11 +422,11 @@ class Bootstrap:
                 "use fewer replicates"
             )
         centre = refit(observations.counts.astype(np.float64), self.carry_on)
-        drawn = self._resampled(observations, centre)
+        counts = self._resampled(observations, centre)
         replicates = np.empty((self.replicates, cells))
-        chunk = max(1, min(_CHUNK_ENTRIES // drawn.shape[1], self.replicates // _TOLD))
+        chunk = max(1, min(_CHUNK_ENTRIES // counts.shape[1], self.replicates // _PROGRESS_CALLS))
         for first in range(0, self.replicates, chunk):
-            replicates[first : first + chunk] = refit(drawn[first : first + chunk], self.carry_on)
+            replicates[first : first + chunk] = refit(counts[first : first + chunk], self.carry_on)
             if progress is not None:
                 progress(min(first + chunk, self.replicates), self.replicates)
         return bars.BootstrapErrors(
@@ -441,17 +441,17 @@ class Bootstrap:
     def _resampled(self, observations: fitted.Observations, centre: FloatArray) -> FloatArray:
         """(replicates, observations): new counts of every tally."""
         generator = np.random.default_rng(self.seed)
-        drawn = []
+        counts = []
         for tally in observations.tallies:
             if not tally.total:
-                drawn.append(np.zeros((self.replicates, tally.counts.size), dtype=np.int64))
+                counts.append(np.zeros((self.replicates, tally.counts.size), dtype=np.int64))
                 continue
             law = tally.counts.astype(np.float64)
             if tally.complete:
                 law = np.maximum(tally.operator._push(centre), 0.0)
             shares = law / max(law.sum(), np.finfo(float).tiny)
-            drawn.append(generator.multinomial(tally.total, shares, size=self.replicates))
-        return np.concatenate(drawn, axis=1).astype(np.float64)
+            counts.append(generator.multinomial(tally.total, shares, size=self.replicates))
+        return np.concatenate(counts, axis=1).astype(np.float64)
 
 
 def _lost(observations: fitted.Observations) -> FloatArray:
@@ -459,9 +459,9 @@ def _lost(observations: fitted.Observations) -> FloatArray:
     cells = observations.space.size
     if cells > MATRIX_LIMIT:
         return np.zeros((cells, 0))
-    lost, told = np.eye(cells), []
+    lost, columns = np.eye(cells), []
     for tally in observations.tallies:
         if tally.total and lost.shape[1]:
-            told.append(tally.telling_columns())
-            lost = identifiability.lost_directions(np.concatenate(told, axis=1))
+            columns.append(tally.telling_columns())
+            lost = identifiability.lost_directions(np.concatenate(columns, axis=1))
     return lost

@@ -61,9 +61,9 @@ class PlacesOfAll:
         if steepest <= shows or any(tally.operator is not tally.channel for tally in tallies):
             return None
         laws = {tally.channel: tally.channel.places(across) for tally in tallies}
-        known = {channel: law for channel, law in laws.items() if law is not None}
-        same = len({(law.shape[0], law.share.tobytes()) for law in known.values()}) == 1
-        return cls(known) if same and len(known) == len(tallies) else None
+        places = {channel: law for channel, law in laws.items() if law is not None}
+        same = len({(law.shape[0], law.share.tobytes()) for law in places.values()}) == 1
+        return cls(places) if same and len(places) == len(tallies) else None
 
     @classmethod
     def that_bars_show(
@@ -90,23 +90,23 @@ class PlacesOfAll:
 
     def informations(self, tallies: Sequence[Tally], distribution: FloatArray) -> list[Information]:
         """The information of every tally about the crowds of the cells and where in them they stand."""
-        found = []
+        parts = []
         for tally in tallies:
             if tally.total:
                 moved = _Displaced(self, self.laws[tally.channel], distribution)
                 weights = tally.information(distribution).weights
                 away = tally.counts / tally.total - tally.channel._push(distribution)
-                found.append(Information(moved, weights, moved._pull(away * weights)))
-        return found
+                parts.append(Information(moved, weights, moved._pull(away * weights)))
+        return parts
 
-    def astray(self, told: Iterable[tuple[Channel, FloatArray]], theta: FloatArray) -> FloatArray:
+    def astray(self, sums: Iterable[tuple[Channel, FloatArray]], theta: FloatArray) -> FloatArray:
         """(k, places): how sums over reports vary with where in their cells people stand.
 
-        ``told`` are the weights (k, reports) of the reports of each mechanism. If the crowd of every cell
+        ``sums`` are the weights (k, reports) of the reports of each mechanism. If the crowd of every cell
         stands at one of its places, each with its share for a chance and each cell by itself, the sums vary
         as this times independent numbers of variance one.
         """
-        by_place = np.asarray(sum(self.laws[channel]._pull(each) for channel, each in told))
+        by_place = np.asarray(sum(self.laws[channel]._pull(weights) for channel, weights in sums))
         away = by_place - self.by_cell(by_place * self.share)[:, self.cell]
         return np.asarray(away * (np.sqrt(self.share) * theta[self.cell]))
 

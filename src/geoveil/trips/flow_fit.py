@@ -17,7 +17,7 @@ from geoveil.estimate import CertifiedWithin, CrossValidated, Progress, Steps, S
 from geoveil.estimate.bars import LOST
 from geoveil.estimate.em import ActiveSetNewton, maximise
 from geoveil.estimate.objective import Objective, em_point
-from geoveil.estimate.stopping import Found, Meter, check_stop
+from geoveil.estimate.stopping import ChosenSteps, Meter, check_stop
 from geoveil.trips.flows import Flows
 from geoveil.trips.pairs import MOST_SPOTS, Classes, PairOperator, Spots, TripTally
 
@@ -186,7 +186,7 @@ def _best_start(
     pairs: Operator, tally: TripTally, start: Start, meter: Meter
 ) -> tuple[float, StoppingRule]:
     """The better start, the model or the model half blended with independent ends, and its steps."""
-    candidates: list[tuple[float, Found]] = []
+    candidates: list[tuple[float, ChosenSteps]] = []
     for product in (0.0, 0.5):
         first = start.flows(product)
         candidates.append((product, PAIR_STEPS.found(pairs, tally.counts, first, None)))

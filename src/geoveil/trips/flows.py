@@ -142,7 +142,7 @@ class StayErrors(ErrorBars):
         reach = self._quantile(checked_level(level)) * self.bounds[:, 1] * (-1.0, 1.0)
         low, high = np.clip(self.bounds[:, 0] + reach, 0.0, 1.0)
         low, high = min(low, high), max(low, high)  # both below none, or above all
-        return self._held(
+        return self._stretched(
             level, combinations, np.array([low, 1.0 - high]), np.array([high, 1.0 - low])
         )
 
