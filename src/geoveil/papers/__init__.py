@@ -70,10 +70,10 @@ def load_paper(name: str) -> Paper:
         raise InvalidInput(f"paper ({name}) must be one of {', '.join(PAPERS)}")
     title, reference, listed = PAPERS[name]
     experiments: list[Experiment] = []
-    for each in listed.split():
-        module, _, called = each.partition(":")
-        made = getattr(import_module(f"{__name__}.{module}"), called)
-        experiments += [made] if isinstance(made, Experiment) else made
+    for entry in listed.split():
+        module, _, called = entry.partition(":")
+        value = getattr(import_module(f"{__name__}.{module}"), called)
+        experiments += [value] if isinstance(value, Experiment) else value
     return Paper(name, title, reference, tuple(experiments))
 
 

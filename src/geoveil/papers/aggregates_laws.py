@@ -163,7 +163,7 @@ def judge_threshold(
     steps: Sequence[int], leakage: Sequence[float], distortion: Sequence[float], note: str = ""
 ) -> Verdict:
     """Figure 9, by rising thresholds: fewer steps, leakage and distortion nearly the same."""
-    bits, people = (max(each) / min(each) - 1 for each in (leakage, distortion))
+    bits, people = (max(series) / min(series) - 1 for series in (leakage, distortion))
     falls = all(one >= other for one, other in pairwise(steps)) and 2 * steps[-1] <= steps[0]
     return Verdict.of(
         Claim("the time falls noticeably as the threshold grows", falls,
@@ -249,17 +249,17 @@ def personal_optimum(
     """
     vectors = CountVectors(people, len(prior))
     law, distances = Prior.parse(prior, people).law(vectors), vectors.distances_km()
-    given = vectors.vectors / people  # (vectors, places): P(the person is at l | a)
-    forward = (law[:, None] * given).T / np.asarray(prior)[:, None]  # P(a | the person is at l)
+    at_place = vectors.vectors / people  # (vectors, places): P(the person is at l | a)
+    forward = (law[:, None] * at_place).T / np.asarray(prior)[:, None]  # P(a | the person is at l)
     logs = -multiplier * distances  # (vectors, vectors)
     for _ in range(steps):
         channel = np.exp(logs - logsumexp(logs, axis=1, keepdims=True))
-        told, seen = forward @ channel, law @ channel
-        gradient = given @ np.log(np.maximum(told, 1e-300) / np.maximum(seen, 1e-300))
+        by_place, overall = forward @ channel, law @ channel
+        gradient = at_place @ np.log(np.maximum(by_place, 1e-300) / np.maximum(overall, 1e-300))
         gradient += multiplier * distances
         logs = np.log(np.maximum(channel, 1e-300)) - gradient
     gap = float(law @ ((channel * gradient).sum(axis=1) - gradient.min(axis=1)))
-    ratios = xlogy(told, np.where(told > 0, told / np.maximum(seen, 1e-300), 1.0))
+    ratios = xlogy(by_place, np.where(by_place > 0, by_place / np.maximum(overall, 1e-300), 1.0))
     leakage = float(np.asarray(prior) @ ratios.sum(axis=1))
     distortion = float(law @ (channel * distances).sum(axis=1))
     return PersonalOptimum(multiplier, leakage / math.log(2), distortion, gap / math.log(2))
@@ -268,11 +268,11 @@ def personal_optimum(
 def judge_definition_3(rows: Sequence[Sequence[float]]) -> Verdict:
     """Theorem 1, from rows (proven least, least reached, mechanism for the counts, counts) in bits."""
     least, reached, person, counts = np.transpose(rows)
-    seen = person > _ROUNDING_BITS
+    leaks = person > _ROUNDING_BITS
     return Verdict.of(
         Claim("the mechanism for the counts bounds the least leakage about one person from above",
               (least <= person + _ROUNDING_BITS).all(),
-              f"the least reached is {report.span(reached[seen] / person[seen], '.0%')} of what it tells"),
+              f"the least reached is {report.span(reached[leaks] / person[leaks], '.0%')} of what it tells"),
         Claim("that bound is tighter than the leakage about the counts", (person < counts).all(),
               f"it is {report.span(person / counts, '.0%')} of it"),
         note="The paper leaves L*_user(D) open as exponential; for few vectors it is a convex problem, "
@@ -295,11 +295,11 @@ def definition_3(setting: Setting) -> Measured:
     for name in setting.each(names, "{}"):
         optima = [personal_optimum(PRIORS[name], PEOPLE, rate, steps) for rate in rates]
         # between two optima by choosing one at random
-        points = np.transpose(sorted((each.distortion, each.leakage_bits) for each in optima))
+        points = np.transpose(sorted((best.distortion, best.leakage_bits) for best in optima))
         for rate in setting.pick(tradeoff.MULTIPLIERS, tradeoff.QUICK_MULTIPLIERS):
             release = published(PEOPLE, PRIORS[name], rate)
             distortion = release.distortion
-            least = max(0.0, *(each.least_bits_at(distortion) for each in optima))
+            least = max(0.0, *(best.least_bits_at(distortion) for best in optima))
             rows.append([name, rate, distortion, least, float(np.interp(distortion, *points)),
                          release.most_personal_leakage_bits, release.leakage_bits])  # fmt: skip
 

@@ -235,8 +235,8 @@ def figure_7(setting: Setting) -> Measured:
         for rate in setting.pick(MULTIPLIERS, QUICK_MULTIPLIERS):
             release = published(len(CASES[name]), CASES[name], rate)
             chain, person = release.chain, int(release.personal_leakage_bits.argmax()) + 1
-            told = [chain.personal_bits, person, chain.aggregate_bits]
-            rows.append([name, rate, release.distortion, *told])
+            leakage = [chain.personal_bits, person, chain.aggregate_bits]
+            rows.append([name, rate, release.distortion, *leakage])
     share = max(row[3] / row[5] for row in rows if row[5] > 1e-6)
 
     def draw(figure: Any) -> None:

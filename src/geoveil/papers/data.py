@@ -92,10 +92,10 @@ def _check_ins(folder: DataFolder, name: str) -> CheckIns:
     except (TypeError, ValueError):
         raise InvalidFile(f"{name}.csv must hold numbers in every row") from None
     user = np.repeat(np.array(users, np.int64), times[: len(users)])
-    made = CheckIns(np.repeat(lat, times), np.repeat(lng, times), user)
-    for each in (made.lat, made.lng, made.user):
-        each.setflags(write=False)  # all who ask share them
-    return made
+    check_ins = CheckIns(np.repeat(lat, times), np.repeat(lng, times), user)
+    for column in (check_ins.lat, check_ins.lng, check_ins.user):
+        column.setflags(write=False)  # all who ask share them
+    return check_ins
 
 
 # --- The two cities as the papers cut them: cells in degrees, distances in cells of half a kilometre

@@ -176,8 +176,8 @@ def simulated(kind: str, alphabet: str, setting: Setting) -> Simulated:
     for size in setting.each(sizes, f"{kind}, {alphabet}, {{:,}} people"):
         draw = repeated.people_of(people.truth, size // len(people.mechanisms))
         counts = [
-            repeated.repeated_counts(each, draw, repetitions, setting.seed + 100 * number + size)
-            for number, each in enumerate(people.mechanisms)
+            repeated.repeated_counts(channel, draw, repetitions, setting.seed + 100 * number + size)
+            for number, channel in enumerate(people.mechanisms)
         ]
         errors.append(repeated.errors(estimate(counts), distance))
     return Simulated(sizes, repeated.stacked(errors), "units" if alphabet == "linear" else "km")
@@ -208,12 +208,12 @@ def simulated_rappor(regime: str, setting: Setting) -> Simulated:
         draw = repeated.people_of(truth, size // len(mechanisms))
         runs = []
         for repetition in range(repetitions):
-            done = (number + repetition / repetitions) / len(sizes)
-            setting.progress(done, f"{regime}, {size:,} people")
+            fraction = (number + repetition / repetitions) / len(sizes)
+            setting.progress(fraction, f"{regime}, {size:,} people")
             randomness = gv.seeded(setting.seed * 10_007 + repetition + size)
             tallies = [
-                each.tally(each.sample(draw(randomness), randomness=randomness))
-                for each in mechanisms
+                channel.tally(channel.sample(draw(randomness), randomness=randomness))
+                for channel in mechanisms
             ]
             runs.append({m: e.fit(tallies).distribution for m, e in RAPPOR_METHODS.items()})
         errors.append(repeated.errors(repeated.stacked(runs), distance))

@@ -29,7 +29,7 @@ def judge_city(
     Total variation, EMD in km and cells with next to nobody, by name of the distribution.
     """
     shares, km = (
-        [each[name] for name in (MAXIMUM, PROJECTED, NORMALISED)] for each in (varied, moved)
+        [measure[name] for name in (MAXIMUM, PROJECTED, NORMALISED)] for measure in (varied, moved)
     )
     return Verdict.of(
         Claim("EM outperforms both inversions", shares[0] < min(shares[1:]) and km[0] < min(km[1:]),
@@ -57,12 +57,12 @@ def figure_9(setting: Setting) -> Measured:
     counts = repeated.repeated_counts(mechanism, lambda _: city.people, 1, setting.seed)
     estimates = repeated.all_methods(mechanism, counts)
     maps = {"original": city.truth, "noisy": counts[0] / counts.sum()}
-    maps |= {method: each[0] for method, each in estimates.items()}
+    maps |= {method: repetitions[0] for method, repetitions in estimates.items()}
     maps[VALIDATED] = gv.IterativeBayesianUpdate().fit(gv.Tally(mechanism, counts[0])).distribution
     maps[EXACT] = repeated.exact_maximum(mechanism, counts)[0]
-    varied = {name: gv.total_variation(each, city.truth) for name, each in maps.items()}
-    moved = {name: city.error_km(each) for name, each in maps.items()}
-    empty = {name: int((each < _EMPTY).sum()) for name, each in maps.items()}
+    varied = {name: gv.total_variation(shares, city.truth) for name, shares in maps.items()}
+    moved = {name: city.error_km(shares) for name, shares in maps.items()}
+    empty = {name: int((shares < _EMPTY).sum()) for name, shares in maps.items()}
 
     def draw(figure: Any) -> None:
         panels = [
@@ -107,11 +107,11 @@ def _sweep(
     for number, epsilon in enumerate(setting.each(levels, "ε = {:g}")):
         channel, seed = build(city, epsilon), setting.seed + number
         counts = repeated.repeated_counts(channel, lambda _: city.people, repetitions, seed)
-        found = repeated.all_methods(channel, counts)
+        estimates = repeated.all_methods(channel, counts)
         if exact:
-            found[EXACT] = repeated.exact_maximum(channel, counts)
-        varied.append(repeated.errors(found, partial(gv.total_variation, city.truth)))
-        distances.append(repeated.errors(found if moved else {}, city.error_km))
+            estimates[EXACT] = repeated.exact_maximum(channel, counts)
+        varied.append(repeated.errors(estimates, partial(gv.total_variation, city.truth)))
+        distances.append(repeated.errors(estimates if moved else {}, city.error_km))
     return repeated.stacked(varied), repeated.stacked(distances)
 
 
@@ -124,20 +124,20 @@ def _measured(
         f"{m}, {method}": e.mean(axis=1) for m, es in measures.items() for method, e in es.items()
     }
     panels = {
-        measure: [Curve(method, np.array(levels), each.T) for method, each in errors.items()]
+        measure: [Curve(method, np.array(levels), values.T) for method, values in errors.items()]
         for measure, errors in measures.items()
     }
     rows = zip(levels, *means.values(), strict=True)
     draw = report.curves(panels, x_label, y_labels, y_scale="log", titled=False)
     numbers = {
-        f"{method}_emd_strictest_km": float(each[0].mean())
-        for method, each in measures.get("EMD (km)", {}).items()
+        f"{method}_emd_strictest_km": float(values[0].mean())
+        for method, values in measures.get("EMD (km)", {}).items()
     }
     return Measured(figures, [name, *means], rows, draw, numbers, (10.0, 4.0))
 
 
 def _means(errors: Errors) -> Errors:
-    return {method: each.mean(axis=1) for method, each in errors.items()}
+    return {method: values.mean(axis=1) for method, values in errors.items()}
 
 
 def _better(errors: Errors) -> FloatArray:
@@ -159,14 +159,14 @@ def judge_geometric(levels: Sequence[float], tv: Errors, emd: Errors) -> Verdict
     """§IX-C on Fig. 10; mean errors by level."""
     ahead = {"TV": _better(tv) / tv[MAXIMUM], "EMD": _better(emd) / emd[MAXIMUM]}
     one = list(levels).index(1.0)
-    falling = all((np.diff(each[method]) < 0).all() for each in (tv, emd) for method in METHODS)
+    falling = all((np.diff(error[method]) < 0).all() for error in (tv, emd) for method in METHODS)
     return Verdict.of(
         Claim("all methods improve with ε", falling,
               f"EM {emd[MAXIMUM][0]:.2f} to {emd[MAXIMUM][-1]:.3f} km, INV-P {emd[PROJECTED][0]:.2f} to "
               f"{emd[PROJECTED][-1]:.3f}"),
-        *(Claim(f"EM outperforms both inversions in {name}", (each > 1).all(),
-                f"the better inversion has {report.span(each)} times its {name}")
-          for name, each in ahead.items()),
+        *(Claim(f"EM outperforms both inversions in {name}", (ratios > 1).all(),
+                f"the better inversion has {report.span(ratios)} times its {name}")
+          for name, ratios in ahead.items()),
         Claim("EM is ahead above all at strong privacy", ahead["EMD"][0] >= 2 * ahead["EMD"][-1],
               f"{ahead['EMD'][0]:.1f} times at ε = {levels[0]:g}, {ahead['EMD'][-1]:.2f} at {levels[-1]:g}"),
         Claim("at ε = 1 INV-P is significantly better than INV-N in EMD",
@@ -192,14 +192,14 @@ def figure_10(setting: Setting) -> Measured:
 
 def judge_laplace(tv: Mapping[str, Errors]) -> Verdict:
     """§IX-C on Fig. 11: mean TV by level under «Laplace» and «exponential» noise."""
-    ahead = {name: _better(each) / each[MAXIMUM] for name, each in tv.items()}
+    ahead = {name: _better(errors) / errors[MAXIMUM] for name, errors in tv.items()}
     better = tv["Laplace"][MAXIMUM] < tv["exponential"][MAXIMUM]
     return Verdict.of(
         *(Claim(f"{name}: EM substantially outperforms both inversions",
-                (each > 1).all() and np.median(each) >= 1.25,
-                f"the better one has {report.span(each)} times its TV, {np.median(each):.2f} at half of the "
-                "levels or more")
-          for name, each in ahead.items()),
+                (ratio > 1).all() and np.median(ratio) >= 1.25,
+                f"the better one has {report.span(ratio)} times its TV, {np.median(ratio):.2f} at half "
+                "of the levels or more")
+          for name, ratio in ahead.items()),
         Claim("Laplace noise gives better estimates than the exponential mechanism", better.all(),
               f"at {report.share(better)} levels"),
     )  # fmt: skip
@@ -218,8 +218,8 @@ def figure_11(setting: Setting) -> Measured:
     varied = {
         name: _sweep(setting, build, levels, moved=False)[0] for name, build in builds.items()
     }
-    figures = ({name: _means(each) for name, each in varied.items()},)
-    measures = {f"TV, {name}": each for name, each in varied.items()}
+    figures = ({name: _means(errors) for name, errors in varied.items()},)
+    measures = {f"TV, {name}": errors for name, errors in varied.items()}
     labels = [f"total variation, {name}" for name in varied]
     return _measured(figures, "ε per km", levels, measures, labels, "ε (per km)")
 

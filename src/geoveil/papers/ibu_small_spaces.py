@@ -65,9 +65,9 @@ def figure_2(setting: Setting) -> Measured:
         moved = repeated.errors(
             estimates, partial(gv.earth_movers_distance_km, q=theta, space=line)
         )
-        for method, each in estimates.items():
+        for method, shares in estimates.items():
             rows.append([name, method, float(varied[method].mean()), float(moved[method].mean())])
-            first[name, method] = each[0]
+            first[name, method] = shares[0]
 
     def draw(figure: Any) -> None:
         axes = figure.subplots(2, 3, sharex=True, sharey="row")
@@ -83,9 +83,9 @@ def figure_2(setting: Setting) -> Measured:
             part.set_ylabel("share")
         axes[0, 2].legend(fontsize=8)
 
-    errors = {(name, method): distance for name, method, _, distance in rows}
+    errors = {(name, method): emd for name, method, _, emd in rows}
     columns = "original | method | total variation | EMD (units)"
-    numbers = {f"emd_{method}_{name.split()[0]}": each for (name, method), each in errors.items()}
+    numbers = {f"emd_{method}_{name.split()[0]}": emd for (name, method), emd in errors.items()}
     return Measured((errors,), columns, rows, draw, numbers, (9.0, 5.2))
 
 
@@ -153,15 +153,15 @@ def judge_corner(surface: Surface) -> Verdict:
 
 def _surface(matrix: FloatArray, counts: Sequence[int], other: Sequence[float]) -> Measured:
     """The likelihood of some reports under a mechanism; ``other`` is named beside (0, 1, 0)."""
-    states, seen = compositions(_PARTS, 3) / _PARTS, np.array(counts)
+    states, reports = compositions(_PARTS, 3) / _PARTS, np.array(counts)
 
     def value(thetas: FloatArray) -> FloatArray:
-        return np.asarray(xlogy(seen, thetas @ matrix).sum(axis=-1))
+        return np.asarray(xlogy(reports, thetas @ matrix).sum(axis=-1))
 
     corner = np.array([0.0, 1.0, 0.0])
-    gradient = matrix @ (seen / (corner @ matrix))
+    gradient = matrix @ (reports / (corner @ matrix))
     starts = Mesh(3, 8).states
-    path = em_path(Objective(DenseOperator(matrix), np.tile(seen, (len(starts), 1))), starts)
+    path = em_path(Objective(DenseOperator(matrix), np.tile(reports, (len(starts), 1))), starts)
     ends = next(islice(path, _STEPS, None)).theta
     named, slope = value(np.array([corner, other])), gradient[[0, 2]] - gradient[1]
     surface = Surface(states, value(states), named, slope, ends)
@@ -169,8 +169,8 @@ def _surface(matrix: FloatArray, counts: Sequence[int], other: Sequence[float]) 
     def draw(figure: Any) -> None:
         axes = figure.subplots()
         shown = np.maximum(surface.likelihood, surface.likelihood.max() - 1.5)
-        drawn = axes.tricontourf(states[:, 0], states[:, 2], shown, levels=24, cmap="viridis")
-        figure.colorbar(drawn, label="log-likelihood L(θ)")
+        contours = axes.tricontourf(states[:, 0], states[:, 2], shown, levels=24, cmap="viridis")
+        figure.colorbar(contours, label="log-likelihood L(θ)")
         best, mark = surface.best, {"ms": 4.0, "clip_on": False, "zorder": 5}
         axes.plot(best[:, 0], best[:, 2], "o", color="white", mec="black", label="maximum", **mark)
         axes.plot(ends[:, 0], ends[:, 2], "x", color="#D55E00", label="end of the update", **mark)
@@ -352,8 +352,8 @@ def judge_alike(ratios: Mapping[tuple[str, str], FloatArray]) -> Verdict:
     """§IX-E on Fig. 14: TV over that of EM by original and method, one for each level."""
     return Verdict.of(
         *(Claim(f"{name}: {method} and EM have almost the same quality",
-                (np.abs(each - 1) < 0.25).all(), f"{report.span(each)} times its TV")
-          for (name, method), each in ratios.items())
+                (np.abs(values - 1) < 0.25).all(), f"{report.span(values)} times its TV")
+          for (name, method), values in ratios.items())
     )  # fmt: skip
 
 
@@ -366,10 +366,10 @@ def figure_14(setting: Setting) -> Measured:
         errors.append({})
         for name, theta in ORIGINALS.items():
             estimates = _estimates(theta, epsilon, repetitions, setting.seed + number)
-            found = repeated.errors(estimates, partial(gv.total_variation, theta))
-            errors[-1] |= {(name, method): each for method, each in found.items()}
+            by_method = repeated.errors(estimates, partial(gv.total_variation, theta))
+            errors[-1] |= {(name, method): values for method, values in by_method.items()}
     varied = repeated.stacked(errors)
-    means = {key: each.mean(axis=1) for key, each in varied.items()}
+    means = {key: values.mean(axis=1) for key, values in varied.items()}
     ratios = {
         (name, method): means[name, method] / means[name, MAXIMUM]
         for name in ORIGINALS
@@ -386,5 +386,5 @@ def figure_14(setting: Setting) -> Measured:
         for number, epsilon in enumerate(levels)
     ]
     draw = report.curves(panels, "ε", "total variation", x_scale="log", y_scale="log", sharey=True)
-    numbers = {f"most_{m}_{n.split()[0]}": float(each.max()) for (n, m), each in ratios.items()}
+    numbers = {f"most_{m}_{n.split()[0]}": float(values.max()) for (n, m), values in ratios.items()}
     return Measured((ratios,), columns, rows, draw, numbers, (9.0, 3.6))

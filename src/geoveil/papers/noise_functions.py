@@ -170,7 +170,7 @@ def busiest(data: DataFolder, count: int, *, cell_km: float) -> list[Person]:
     grid = gv.Grid(rows=rows, columns=columns, cell_km=cell_km)
     west, south, east, north = REGION.rectangle_km
     places = REGION.plane.to_plane(lat=lat, lng=lng) - [(west + east) / 2, (south + north) / 2]
-    return [Person(places[user == each], grid) for each in chosen]
+    return [Person(places[user == who], grid) for who in chosen]
 
 
 EPSILONS = np.round(np.arange(0.2, 3.01, 0.1), 1).tolist()
@@ -242,8 +242,8 @@ def figure_4(setting: Setting) -> Measured:
     columns = """person | check-ins | epsilon per km | symmetric km | optimal km |
         optimal between centres km | certified epsilon per km"""
     numbers: dict[str, float] = {"largest_gap": float(max(gaps))}
-    for name, each in (("settled_km", personal[:, -1].tolist()), ("crossing_epsilon", crossings)):
-        numbers |= {f"{name}_least": min(each), f"{name}_most": max(each)}
+    for name, values in (("settled_km", personal[:, -1].tolist()), ("crossing_epsilon", crossings)):
+        numbers |= {f"{name}_least": min(values), f"{name}_most": max(values)}
     return Measured((epsilon, symmetric, personal), columns, rows, draw, numbers, (8.0, 5.2))
 
 

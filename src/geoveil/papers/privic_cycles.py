@@ -67,7 +67,7 @@ def re_reporting(
 
 def errors(simulations: Sequence[Simulation]) -> FloatArray:
     """(simulations, cycles): EMD in cells."""
-    return np.array([[done.error_km for done in each.rounds] for each in simulations])
+    return np.array([[cycle.error_km for cycle in simulation.rounds] for simulation in simulations])
 
 
 # --- Tables 2 and 3 with Figures 8 and 9: the error by cycle, everybody reporting in each
@@ -356,10 +356,10 @@ def judge_promise(rules: Rules, *, city: str) -> Verdict:
             Claim(f"ε = {epsilon:g}: it trades leakage for distance optimally", not ahead,
                   f"{', '.join(ahead) or 'no setting of the dial'} leaks less over a shorter distance"),
         ]  # fmt: skip
-    left = [rules[e, dial].error / rules[e, PAPER].error for dial in DIALS for e in PROMISES]
+    ratios = [rules[e, dial].error / rules[e, PAPER].error for dial in DIALS for e in PROMISES]
     note = (
         f"Ours at the same certified ε, all rounds pooled, camouflage {report.listed(DIALS.values(), 'g')}: "
-        f"the error is {report.listed(left)} times that of the paper's rule (ε = {PROMISES[0]:g} and "
+        f"the error is {report.listed(ratios)} times that of the paper's rule (ε = {PROMISES[0]:g} and "
         f"{PROMISES[1]:g} each)."
     )
     return Verdict.of(*claims, note=note)
@@ -380,14 +380,14 @@ def _same_promise(setting: Setting, *, campaign: PublishedCampaign) -> Measured:
             run = simulate(rule, crowd, rounds=rounds, seed=setting.seed + seed, ends=True)
             runs.setdefault((epsilon, name), []).append(run)
     last = {}
-    for key, each in runs.items():
-        ends = [run.rounds[-1] for run in each]
+    for key, simulations in runs.items():
+        ends = [run.rounds[-1] for run in simulations]
         measured = [[end.error_km, end.mean_distance_km, end.leakage_bits] for end in ends]
         last[key] = Once(*np.mean(measured, axis=0).tolist())
     panels = {
         f"ε = {epsilon:g} per cell, certified": [
-            Curve(name, np.arange(1.0, rounds + 1), errors(each))
-            for (promise, name), each in runs.items()
+            Curve(name, np.arange(1.0, rounds + 1), errors(simulations))
+            for (promise, name), simulations in runs.items()
             if promise == epsilon
         ]
         for epsilon in PROMISES

@@ -29,8 +29,8 @@ _NEARLY = 0.05
 
 def entropy_bits(shares: FloatArray) -> float:
     """Σ p times the entropy of p/Σp: what a column of a joint distribution adds to H(X|Y)."""
-    seen = shares[shares > 0]
-    return float(-(seen * np.log2(seen / seen.sum())).sum())
+    positive = shares[shares > 0]
+    return float(-(positive * np.log2(positive / positive.sum())).sum())
 
 
 def fewest_questions(shares: FloatArray) -> float:
@@ -40,12 +40,12 @@ def fewest_questions(shares: FloatArray) -> float:
     1.5
     """
     heap = sorted(shares[shares > 0].tolist())
-    asked = 0.0
+    questions = 0.0
     while len(heap) > 1:
         both = heapq.heappop(heap) + heapq.heappop(heap)
-        asked += both
+        questions += both
         heapq.heappush(heap, both)
-    return asked
+    return questions
 
 
 def balanced_questions(shares: FloatArray) -> float:
@@ -56,7 +56,7 @@ def balanced_questions(shares: FloatArray) -> float:
     """
     likely_first = np.sort(shares[shares > 0])[::-1]
     below: list[float] = [0.0, *np.cumsum(likely_first).tolist()]
-    asked, open_parts = 0.0, [(0, likely_first.size)]
+    questions, open_parts = 0.0, [(0, likely_first.size)]
     while open_parts:
         start, end = open_parts.pop()
         if end - start > 1:
@@ -64,9 +64,9 @@ def balanced_questions(shares: FloatArray) -> float:
             cut = bisect_left(below, middle, start + 1, end - 1)
             if cut > start + 1 and middle - below[cut - 1] <= below[cut] - middle:
                 cut -= 1
-            asked += float(likely_first[start:end].sum())
+            questions += float(likely_first[start:end].sum())
             open_parts += [(start, cut), (cut, end)]
-    return asked
+    return questions
 
 
 def judge_oracle(entropy: FloatArray, best: FloatArray, balanced: FloatArray) -> Verdict:
@@ -157,9 +157,9 @@ def figure_4(setting: Setting) -> Measured:
     path = em_path(Objective(DenseOperator(kernel), people), start)
     estimates = np.array([point.theta for point in islice(path, iterations)])
     weights, channel = np.empty_like(estimates), np.full(kernel.shape, 1 / len(kernel))
-    for each in weights:  # Definition 2.8, the channel written out in every iteration
-        each[:] = city.truth @ channel  # (1)
-        channel = each * kernel
+    for row in weights:  # Definition 2.8, the channel written out in every iteration
+        row[:] = city.truth @ channel  # (1)
+        channel = row * kernel
         channel /= channel.sum(axis=1, keepdims=True)  # (2)
     apart = np.abs(weights - estimates).max(axis=1)
 
@@ -229,7 +229,7 @@ def collapse(setting: Setting) -> Measured:
     optimum = gv.blahut_arimoto(
         city.grid, city.truth, beta_per_km=1.0, stop=gv.CertifiedWithin(1e-9), accelerate=gv.ActiveSetNewton()
     )  # fmt: skip
-    left, rank = int((optimum.weights > 0).sum()), int(np.linalg.matrix_rank(optimum.matrix()))
+    cells, rank = int((optimum.weights > 0).sum()), int(np.linalg.matrix_rank(optimum.matrix()))
     errors = [row[3] for row in rows]
 
     def draw(figure: Any) -> None:
@@ -242,8 +242,8 @@ def collapse(setting: Setting) -> Measured:
         for part in axes[2:]:
             part.set_xlabel(names[0])
 
-    figures = (city.grid.size, left, rank, np.array(errors))
-    numbers = {"cells_left": left, "error_growth": errors[-1] / errors[0]}
+    figures = (city.grid.size, cells, rank, np.array(errors))
+    numbers = {"cells_left": cells, "error_growth": errors[-1] / errors[0]}
     return Measured(figures, names, rows, draw, numbers, (7.0, 5.2))
 
 
@@ -270,10 +270,10 @@ def judge_meshes(parts: FloatArray, states: FloatArray, farthest: FloatArray) ->
 def figure_5(setting: Setting) -> Measured:
     """The discretised simplex is finite, with K < k^(m−1) states, and fills the simplex as k grows."""
     parts = np.array([5.0, 10.0, 20.0, 40.0, 70.0])
-    drawn = gv.seeded(setting.seed).generator.dirichlet(np.ones(3), setting.pick(20_000, 2000))
-    meshes = [Mesh(3, int(each)) for each in parts]
+    points = gv.seeded(setting.seed).generator.dirichlet(np.ones(3), setting.pick(20_000, 2000))
+    meshes = [Mesh(3, int(number)) for number in parts]
     far = [
-        np.abs(mesh.states[mesh.nearest(drawn)] - drawn).sum(axis=1).max() / 2 for mesh in meshes
+        np.abs(mesh.states[mesh.nearest(points)] - points).sum(axis=1).max() / 2 for mesh in meshes
     ]
     figures = parts, np.array([float(len(mesh.states)) for mesh in meshes]), np.array(far)
 

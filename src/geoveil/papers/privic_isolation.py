@@ -111,12 +111,12 @@ def figure_1(setting: Setting) -> Measured:
     priors, truth = islands(city), city.truth
     a, b, block, near_b = _places(city)
     middle = (np.array(city.grid.shape) - 1) / 2
-    left = max(prior[block].sum() - prior[a] for prior in priors.values())
+    rest = max(prior[block].sum() - prior[a] for prior in priors.values())
     even = block.mean(), (near_b.sum() - 1) / city.grid.size
-    shares = truth[block].sum(), left, truth[b], truth.max(), truth[near_b].sum() - truth[b], *even
+    shares = truth[block].sum(), rest, truth[b], truth.max(), truth[near_b].sum() - truth[b], *even
     figures = (*shares, (np.array(ISLAND) < middle).all())
     rows = [[name, round(float(p[a]), 4), round(float(p[b]), 4)] for name, p in priors.items()]
-    draw = partial(draw_maps, space=city.grid, panels=[Panel(*each) for each in priors.items()])
+    draw = partial(draw_maps, space=city.grid, panels=[Panel(*item) for item in priors.items()])
     return Measured(figures, "prior | share of A | share of B", rows, draw, figure_size=(9.0, 3.8))
 
 

@@ -68,7 +68,7 @@ def maximum_likelihood(
     """
     unknowns = operator.shape[0]
     starts = np.broadcast_to(uniform(unknowns), (len(counts), unknowns))
-    found = np.empty((len(counts), unknowns))
+    estimates = np.empty((len(counts), unknowns))
     running = np.ones(len(counts), dtype=np.bool_)
     before = np.full(len(counts), -np.inf)
     for step, point in enumerate(em_path(Objective(operator, counts), starts)):
@@ -76,11 +76,11 @@ def maximum_likelihood(
         settled &= running
         before = point.log_likelihood
         if settled.any():
-            found[settled] = point.theta[settled]
+            estimates[settled] = point.theta[settled]
             running &= ~settled
             if not running.any():
                 break
-    return found
+    return estimates
 
 
 def exact_maximum(operator: Operator, counts: IntArray) -> FloatArray:
@@ -108,14 +108,14 @@ Key = TypeVar("Key")
 
 def stacked(results: Sequence[Mapping[Key, FloatArray]]) -> dict[Key, FloatArray]:
     """One array for each key from one result after the other, such as levels or numbers of people."""
-    return {key: np.array([each[key] for each in results]) for key in results[0]}
+    return {key: np.array([result[key] for result in results]) for key in results[0]}
 
 
 def errors(
     estimates: Mapping[Key, FloatArray], distance: Callable[[FloatArray], float]
 ) -> dict[Key, FloatArray]:
     """The distance of every method's estimates, (repetitions, cells), from the truth: one a repetition."""
-    return {key: np.array([distance(each) for each in own]) for key, own in estimates.items()}
+    return {key: np.array([distance(row) for row in own]) for key, own in estimates.items()}
 
 
 def binomial(size: int) -> FloatArray:

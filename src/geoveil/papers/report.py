@@ -68,9 +68,9 @@ class Verdict(NamedTuple):
     def of(cls, *claims: Claim, note: str = "") -> Verdict:
         """``YES`` where all claims hold, ``NO`` where none does, else ``PARTLY``; a note comes last."""
         sentences = []
-        for wanted, head in ((True, "Holds"), (False, "Does not hold")):
-            told = [f"{words} ({figures})" for words, holds, figures in claims if holds == wanted]
-            sentences += [f"{head}: {'; '.join(told)}."] if told else []
+        for outcome, head in ((True, "Holds"), (False, "Does not hold")):
+            parts = [f"{words} ({figures})" for words, holds, figures in claims if holds == outcome]
+            sentences += [f"{head}: {'; '.join(parts)}."] if parts else []
         holding = [holds for _, holds, _ in claims]
         some = Agreement.PARTLY if any(holding) else Agreement.NO
         conclusion = " ".join(filter(None, [*sentences, note]))
@@ -262,8 +262,8 @@ class Outcome:
         write_table(finding.table, table)
         if finding.draw is not None:
             write_figure(finding, picture)
-        drawn = None if finding.draw is None else str(picture)
-        return cls(experiment, finding, seconds, picture=drawn, table=str(table))
+        image = None if finding.draw is None else str(picture)
+        return cls(experiment, finding, seconds, picture=image, table=str(table))
 
     @property
     def verdict(self) -> str:
