@@ -52,10 +52,10 @@ def nearest(noisy: IntArray, people: int | IntArray) -> Nearest:
     missing = people - noisy.sum(axis=-1)
     # level: the largest t with Σ min(z_i, t) ≤ excess, which can be taken from every place alike
     ordered = np.sort(noisy, axis=-1)
-    before, left = np.cumsum(ordered, axis=-1) - ordered, places - np.arange(places)
-    levels = (np.maximum(-missing, 0)[..., None] - before) // left
+    before, remaining = np.cumsum(ordered, axis=-1) - ordered, places - np.arange(places)
+    levels = (np.maximum(-missing, 0)[..., None] - before) // remaining
     # the first place, in order, that is not emptied has its level below its own count
-    first = np.argmax((levels < ordered) | (left == 1), axis=-1)
+    first = np.argmax((levels < ordered) | (remaining == 1), axis=-1)
     level = np.take_along_axis(levels, first[..., None], axis=-1)
     lowered = np.maximum(noisy - level, 0)
     rest = np.where(missing >= 0, missing % places, lowered.sum(axis=-1) - people)
@@ -67,10 +67,10 @@ def nearest(noisy: IntArray, people: int | IntArray) -> Nearest:
 
 def drawn_nearest(noisy: IntArray, people: int | IntArray, randomness: Randomness) -> IntArray:
     """One nearest valid vector for each noisy one, ties broken at random."""
-    found = nearest(noisy, people)
+    closest = nearest(noisy, people)
     order = randomness.uniform(noisy.size).reshape(noisy.shape)
-    rank = np.argsort(np.argsort(np.where(found.open, order, 2.0), axis=-1), axis=-1)
-    return found.base + found.sign[..., None] * (rank < found.rest[..., None])
+    rank = np.argsort(np.argsort(np.where(closest.open, order, 2.0), axis=-1), axis=-1)
+    return closest.base + closest.sign[..., None] * (rank < closest.rest[..., None])
 
 
 @lru_cache(maxsize=8)
@@ -87,15 +87,15 @@ def nearest_matrix(people: int, places: int) -> csr_array:
         )
     sides = (people + 1,) * places
     noisy = np.stack(np.unravel_index(np.arange(size), sides), axis=1).astype(np.int64)
-    vectors, found = CountVectors(people, places), nearest(noisy, people)
-    choices = comb(found.open.sum(axis=1), found.rest)
+    vectors, closest = CountVectors(people, places), nearest(noisy, people)
+    choices = comb(closest.open.sum(axis=1), closest.rest)
     # every set of places that may get the one unit more or less
     chosen = (combinations(range(places), number) for number in range(places))
     entries = []
     for some in map(list, chain.from_iterable(chosen)):
-        fits = np.flatnonzero((found.rest == len(some)) & found.open[:, some].all(axis=1))
-        moved = found.base[fits]
-        moved[:, some] += found.sign[fits, None]
+        fits = np.flatnonzero((closest.rest == len(some)) & closest.open[:, some].all(axis=1))
+        moved = closest.base[fits]
+        moved[:, some] += closest.sign[fits, None]
         entries.append((fits, vectors.index(moved), 1.0 / choices[fits]))
     rows, columns, shares = (np.concatenate(part) for part in zip(*entries, strict=True))
     return csr_array((shares, (rows, columns)), shape=(size, vectors.size))
@@ -136,12 +136,12 @@ class NoisyCounts(Channel):
     def one_count(self) -> FloatArray:
         """(M + 1, M + 1): the law of one noisy, clamped count for each true one."""
         people = self.vectors.people
-        seen = np.arange(people + 1)
-        away = np.abs(seen - seen[:, None])
+        counts = np.arange(people + 1)
+        away = np.abs(counts - counts[:, None])
         tail = self.tail(np.maximum(away, 1))
         beyond = np.where(away > 0, tail, 1 - tail)
         here = np.where(away > 0, beyond - self.tail(away + 1), 2 * beyond - 1)
-        return np.where((seen == 0) | (seen == people), beyond, here)
+        return np.where((counts == 0) | (counts == people), beyond, here)
 
     @property
     def _nearest(self) -> Any:
@@ -232,15 +232,15 @@ def matched(
     >>> round(matched(SimpleCounting, vectors, law, distortion=0.8).epsilon, 2)
     1.59
     """
-    wanted = positive("distortion", distortion)
+    target = positive("distortion", distortion)
     law = distribution("prior", prior, vectors.size)
 
     # Far from the edges the distance is near √(2(L − 1))/ε.
-    guess = math.sqrt(2 * max(1, vectors.places - 1)) / wanted
+    guess = math.sqrt(2 * max(1, vectors.places - 1)) / target
     try:
         nearest = safe_root(
             lambda epsilon: kind(vectors, epsilon=epsilon),
-            lambda channel: mean_distance_km(channel, law) / wanted - 1,
+            lambda channel: mean_distance_km(channel, law) / target - 1,
             [min(max(guess, _LEAST_EPSILON), _MOST_EPSILON)],
             within=(_LEAST_EPSILON, _MOST_EPSILON),
             tolerance=_CLOSE,
@@ -250,7 +250,7 @@ def matched(
         nearest = None
     if nearest is None or nearest.excess < -_CLOSE:
         raise InvalidInput(
-            f"distortion ({wanted:g}) must be one that ε between {_LEAST_EPSILON:g} and "
+            f"distortion ({target:g}) must be one that ε between {_LEAST_EPSILON:g} and "
             f"{_MOST_EPSILON:g} gives"
         )
     return nearest.result
@@ -276,8 +276,8 @@ def comparator_leakage(
     terms = channel.vectors.size * (channel.vectors.people + 1) ** channel.vectors.places
     if terms <= _EXACT_TERMS:
         return ComparatorLeakage(mutual_information_bits(channel, law), 0.0)
-    drawn = inverse_distribution(law, seeded(seed).uniform(count("rows", rows, least=2)))
-    entropies = np.array([entr(channel._row(int(cell))).sum() for cell in drawn]) / math.log(2)
+    cells = inverse_distribution(law, seeded(seed).uniform(count("rows", rows, least=2)))
+    entropies = np.array([entr(channel._row(int(cell))).sum() for cell in cells]) / math.log(2)
     released = float(entr(channel._push(law)).sum()) / math.log(2)
     error = float(entropies.std(ddof=1)) / math.sqrt(rows)
     return ComparatorLeakage(max(0.0, released - float(entropies.mean())), error)
@@ -307,7 +307,7 @@ def leakage_curve(
     multipliers: Sequence[float] = MULTIPLIERS,
     comparators: Sequence[type[NoisyCounts]] = (),
     *,
-    progress: Callable[[int, int], None] = lambda done, total: None,
+    progress: Callable[[int, int], None] = lambda part, whole: None,
 ) -> list[CurvePoint]:
     """The release ``build(multiplier)`` at each multiplier, beside comparators tuned to its distortion.
 
@@ -325,8 +325,8 @@ def leakage_curve(
         beside: dict[str, float] = {}
         for kind in comparators:
             with contextlib.suppress(TooLarge, InvalidInput):
-                told = {one: _at_equal_distortion(kind, one) for one in set(release.designs)}
-                beside[kind.name] = sum(told[one] for one in release.designs)
+                bits = {one: _at_equal_distortion(kind, one) for one in set(release.designs)}
+                beside[kind.name] = sum(bits[one] for one in release.designs)
         leakage = release.leakage_bits, release.certificate_nats, release.most_personal_leakage_bits
         points.append(CurvePoint(multiplier, release.distortion, *leakage, beside))
     return points

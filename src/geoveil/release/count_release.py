@@ -36,7 +36,7 @@ _NOTHING_BITS = 1e-9
 AnyLaw = CountLaw | OrbitLaw
 AnyDesign = ReleaseDesign | SymmetricDesign
 Thing = TypeVar("Thing")
-Made = TypeVar("Made")
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)
@@ -106,13 +106,13 @@ class CountRelease:
         progress: Progress | None = None,
     ) -> None:
         named = {"multiplier": multiplier, "distortion": distortion, "leakage_bits": leakage_bits}
-        given = {name: value for name, value in named.items() if value is not None}
-        if len(given) != 1:
+        goals = {name: value for name, value in named.items() if value is not None}
+        if len(goals) != 1:
             raise InvalidInput(
-                f"exactly one of {', '.join(named)} must be given, not {len(given)} of them"
+                f"exactly one of {', '.join(named)} must be given, not {len(goals)} of them"
             )
-        ((name, value),) = given.items()
-        wanted = positive(name, value)
+        ((name, value),) = goals.items()
+        target = positive(name, value)
         # the law of the counts at each timestamp; equal priors share one
         laws = _once_each(
             _priors(prior, people, timestamps),
@@ -123,9 +123,9 @@ class CountRelease:
             return _once_each(laws, lambda law: _design(law, rate, stop, progress))
 
         if multiplier is not None:
-            self._take(wanted, build(wanted))
+            self._take(target, build(target))
         else:
-            self._take(*_calibrated(build, wanted, limited=leakage_bits is not None))
+            self._take(*_calibrated(build, target, limited=leakage_bits is not None))
 
     @classmethod
     def as_published(
@@ -209,11 +209,11 @@ class CountRelease:
         default.
         """
         checked = checked_counts(counts, self.people, self.places)
-        wanted = (self.timestamps, self.places)
+        shape = (self.timestamps, self.places)
         single = checked.ndim == 1 and self.timestamps == 1
-        if not single and checked.shape != wanted:
+        if not single and checked.shape != shape:
             raise InvalidInput(
-                f"counts (shape {checked.shape}) must have shape {wanted}: a row for each timestamp"
+                f"counts (shape {checked.shape}) must have shape {shape}: a row for each timestamp"
             )
         source = checked_randomness(randomness)
         rows = zip(self.designs, np.atleast_2d(checked), strict=True)
@@ -229,7 +229,7 @@ class CountRelease:
 
 
 def _calibrated(
-    build: Callable[[float], tuple[AnyDesign, ...]], wanted: float, *, limited: bool
+    build: Callable[[float], tuple[AnyDesign, ...]], target: float, *, limited: bool
 ) -> tuple[float, tuple[AnyDesign, ...]]:
     """The multiplier whose designs keep a limit on the leakage, or else on the distortion, and these.
 
@@ -240,11 +240,11 @@ def _calibrated(
     def excess(designs: tuple[AnyDesign, ...]) -> float:
         leakage = sum(one.leakage_bits for one in designs)
         if limited:
-            return leakage / wanted - 1
+            return leakage / target - 1
         distortion = sum(one.distortion for one in designs)
         # where nothing is told, a smaller multiplier changes nothing: there the search ends
-        nothing = leakage <= _NOTHING_BITS and distortion <= wanted
-        return 0.0 if nothing else distortion / wanted - 1
+        nothing = leakage <= _NOTHING_BITS and distortion <= target
+        return 0.0 if nothing else distortion / target - 1
 
     try:
         nearest = safe_root(
@@ -259,7 +259,7 @@ def _calibrated(
         )
     except NeverSafe:
         raise InvalidInput(
-            f"distortion ({wanted:g}) must be larger; to change nothing, publish the counts"
+            f"distortion ({target:g}) must be larger; to change nothing, publish the counts"
         ) from None
     return nearest.at, nearest.result
 
@@ -290,10 +290,10 @@ def _priors(
     return priors
 
 
-def _once_each(things: Sequence[Thing], make: Callable[[Thing], Made]) -> tuple[Made, ...]:
-    """What is made of each thing; the same thing is asked once."""
-    made = {thing: make(thing) for thing in dict.fromkeys(things)}
-    return tuple(made[thing] for thing in things)
+def _once_each(things: Sequence[Thing], make: Callable[[Thing], Result]) -> tuple[Result, ...]:
+    """``make`` of each thing, called once for equal things."""
+    results = {thing: make(thing) for thing in dict.fromkeys(things)}
+    return tuple(results[thing] for thing in things)
 
 
 class GroupedRelease:
@@ -364,17 +364,17 @@ class GroupedRelease:
 
     def sample(self, counts: ArrayLike, *, randomness: Randomness = SYSTEM) -> IntArray:
         """What to publish for the counts of each group, (groups, places): one valid vector for all."""
-        given = numbers("counts", counts, "rows of whole numbers, all of one length")
-        if given.ndim != 2 or len(given) != len(self.groups):
+        table = numbers("counts", counts, "rows of whole numbers, all of one length")
+        if table.ndim != 2 or len(table) != len(self.groups):
             raise InvalidInput(
-                f"counts (shape {given.shape}) must have a row for each of the "
+                f"counts (shape {table.shape}) must have a row for each of the "
                 f"{len(self.groups)} groups"
             )
-        pairs = list(zip(given, self.releases, strict=True))
+        pairs = list(zip(table, self.releases, strict=True))
         # all are checked before any is drawn
         rows = [checked_counts(row, release.people, self.places) for row, release in pairs]
-        drawn = zip(rows, self.releases, strict=True)
-        return np.sum([one.sample(row, randomness=randomness) for row, one in drawn], axis=0)
+        checked = zip(rows, self.releases, strict=True)
+        return np.sum([one.sample(row, randomness=randomness) for row, one in checked], axis=0)
 
     def __repr__(self) -> str:
         return (

@@ -53,12 +53,12 @@ class CountVectors(Space):
         count("people", self.people)
         count("places", self.places)
         for name, default, within in (("lower", 0, max), ("upper", self.people, min)):
-            given = getattr(self, name)
-            if len(given) not in (0, self.places):
+            limits = getattr(self, name)
+            if len(limits) not in (0, self.places):
                 raise InvalidInput(
-                    f"{name} ({len(given)} bounds) must have {self.places}, one per place"
+                    f"{name} ({len(limits)} bounds) must have {self.places}, one per place"
                 )
-            bounds = [count(name, bound, least=-self.people) for bound in given]
+            bounds = [count(name, bound, least=-self.people) for bound in limits]
             clipped = (within(bound, default) for bound in bounds or [default] * self.places)
             object.__setattr__(self, name, tuple(clipped))
         size = self.estimated_size(self.people, self.lower, self.upper)
@@ -90,13 +90,13 @@ class CountVectors(Space):
         least = np.append(np.cumsum(self.lower[::-1])[::-1], 0)
         most = np.append(np.cumsum(self.upper[::-1])[::-1], 0)
         columns: list[IntArray] = []
-        left = np.array([self.people])
+        remaining = np.array([self.people])
         for place in range(self.places):
-            first = np.maximum(self.lower[place], left - most[place + 1])
-            last = np.minimum(self.upper[place], left - least[place + 1])
+            first = np.maximum(self.lower[place], remaining - most[place + 1])
+            last = np.minimum(self.upper[place], remaining - least[place + 1])
             which, more = ragged(last - first + 1)
             columns = [*(column[which] for column in columns), first[which] + more]
-            left = left[which] - columns[-1]
+            remaining = remaining[which] - columns[-1]
         return frozen(np.stack(columns, axis=1))
 
     @cached_property
@@ -114,31 +114,31 @@ class CountVectors(Space):
 
     def index(self, counts: npt.ArrayLike) -> IntArray:
         """The numbers of vectors (…, places); a vector that is none of these is refused."""
-        given = checked_counts(counts, self.people, self.places)
-        if not self.holds(given).all():
+        checked = checked_counts(counts, self.people, self.places)
+        if not self.holds(checked).all():
             raise OutsideSpace("counts must lie within the bounds of the window")
-        return self._index(given)
+        return self._index(checked)
 
-    def _index(self, given: IntArray) -> IntArray:
+    def _index(self, vectors: IntArray) -> IntArray:
         before = np.cumsum(self._ways, axis=1)
-        left = np.full(given.shape[:-1], self.people)
-        found = np.zeros(given.shape[:-1], dtype=np.int64)
+        remaining = np.full(vectors.shape[:-1], self.people)
+        rank = np.zeros(vectors.shape[:-1], dtype=np.int64)
         for place in range(self.places):
-            value, low = given[..., place], self.lower[place]
-            # Vectors that agree so far and have fewer here: completions of left − low … left − value + 1.
-            found += np.where(
+            value, low = vectors[..., place], self.lower[place]
+            # Vectors that agree so far and have fewer here: completions of remaining − low … − value + 1.
+            rank += np.where(
                 value > low,
-                before[place + 1, np.clip(left - low, 0, None)]
-                - before[place + 1, np.clip(left - value, 0, None)],
+                before[place + 1, np.clip(remaining - low, 0, None)]
+                - before[place + 1, np.clip(remaining - value, 0, None)],
                 0,
             )
-            left = left - value
-        return found
+            remaining = remaining - value
+        return rank
 
     def holds(self, counts: npt.ArrayLike) -> BoolArray:
         """Which of some valid vectors (…, places) lie within the bounds."""
-        given = checked_counts(counts, self.people, self.places)
-        return np.asarray(((given >= self.lower) & (given <= self.upper)).all(axis=-1))
+        checked = checked_counts(counts, self.people, self.places)
+        return np.asarray(((checked >= self.lower) & (checked <= self.upper)).all(axis=-1))
 
     # -- metric ----------------------------------------------------------------------------------
 
@@ -178,22 +178,22 @@ register_space("count-vectors", CountVectors)
 
 def checked_counts(counts: npt.ArrayLike, people: int, places: int) -> IntArray:
     """Counts (…, places) as integers, each vector valid; the message never repeats a count."""
-    given = numbers("counts", counts, "whole numbers")
-    if given.ndim == 0 or given.shape[-1] != places:
+    values = numbers("counts", counts, "whole numbers")
+    if values.ndim == 0 or values.shape[-1] != places:
         raise InvalidInput(
-            f"counts (shape {given.shape}) must have {places} entries, one per place"
+            f"counts (shape {values.shape}) must have {places} entries, one per place"
         )
-    if not np.isfinite(given).all() or (given != np.round(given)).any():
+    if not np.isfinite(values).all() or (values != np.round(values)).any():
         raise InvalidInput("counts must be whole numbers; round them before")
-    if (given < 0).any():
+    if (values < 0).any():
         raise InvalidInput("counts must not be negative")
-    sums = given.sum(axis=-1)
+    sums = values.sum(axis=-1)
     if (sums != people).any():
         wrong = int(np.flatnonzero(np.atleast_1d(sums != people).ravel())[0])
         raise InvalidInput(
             f"counts must sum to {people}, the number of people; vector {wrong} does not"
         )
-    return given.astype(np.int64)
+    return values.astype(np.int64)
 
 
 def number_of_vectors(people: int, places: int) -> int:

@@ -59,13 +59,13 @@ class EqualPlaces:
     @cached_property
     def _without(self) -> list[tuple[IntArray, IntArray]]:
         """For v = 1, 2, …: the partitions that have v among their parts, and these without one v."""
-        found: list[tuple[list[int], list[int]]] = [([], []) for _ in range(self.people)]
+        pairs: list[tuple[list[int], list[int]]] = [([], []) for _ in range(self.people)]
         for at, parts in enumerate(self.partitions):
             for value in set(parts):
                 place = parts.index(value)
-                found[value - 1][0].append(at)
-                found[value - 1][1].append(self.number[parts[:place] + parts[place + 1 :]])
-        return [(np.array(rows), np.array(before)) for rows, before in found]
+                pairs[value - 1][0].append(at)
+                pairs[value - 1][1].append(self.number[parts[:place] + parts[place + 1 :]])
+        return [(np.array(rows), np.array(before)) for rows, before in pairs]
 
     @cached_property
     def _split(self) -> tuple[IntArray, IntArray, IntArray]:
@@ -73,13 +73,13 @@ class EqualPlaces:
         rows: list[tuple[int, int, int]] = []
         for at, parts in enumerate(self.partitions):
             several = Counter(parts)
-            for taken in product(*(range(n + 1) for n in several.values())):
-                of = list(zip(several, taken, strict=True))
+            for numbers in product(*(range(n + 1) for n in several.values())):
+                of = list(zip(several, numbers, strict=True))
                 used = tuple(v for v, n in of for _ in range(n))
-                left = tuple(v for v, n in of for _ in range(several[v] - n))
-                rows.append((at, self.number[used], self.number[left]))
-        at_, used_, left_ = np.array(rows).T
-        return at_, used_, left_
+                rest = tuple(v for v, n in of for _ in range(several[v] - n))
+                rows.append((at, self.number[used], self.number[rest]))
+        wholes, parts_used, rests = np.array(rows).T
+        return wholes, parts_used, rests
 
     def walk(self, totals: frozenset[int]) -> Iterator[tuple[int, FloatArray]]:
         """(number of A, P) for each A with one of the totals; P (partitions, inner products)."""
@@ -113,12 +113,11 @@ class EqualPlaces:
 
     def _joined(self, used: int, ways: FloatArray, chosen: BoolArray) -> FloatArray:
         """With the rest of each B on the places where A is zero, as a share of all ways."""
-        at, taken, left = self._split
-        kept = chosen[at]
-        at, taken, left = at[kept], taken[kept], left[kept]
-        logs = self.log_ways(self.places - used)[left] - self.log_ways(self.places)[at]
+        fits = chosen[self._split[0]]
+        whole, part, rest = (numbers[fits] for numbers in self._split)
+        logs = self.log_ways(self.places - used)[rest] - self.log_ways(self.places)[whole]
         size = len(self.partitions)
-        shares = csr_array((np.exp(logs), (at, taken)), shape=(size, size))
+        shares = csr_array((np.exp(logs), (whole, part)), shape=(size, size))
         joined: FloatArray = shares @ ways
         return joined
 
@@ -159,56 +158,56 @@ class Arrangements:
         self._values = tuple(sorted(set(moved)))
         held = Counter(moved)
         self._all = tuple(held[value] for value in self._values)
-        self._known: dict[tuple[int, Parts], dict[int, int]] = {}
+        self._cached: dict[tuple[int, Parts], dict[int, int]] = {}
 
     @property
     def ways(self) -> dict[int, int]:
         """q → in how many ways."""
         return self._ways(0, self._all)
 
-    def _ways(self, at: int, left: Parts) -> dict[int, int]:
-        known = self._known.get((at, left))
-        if known is not None:
-            return known
-        found: dict[int, int] = {}
+    def _ways(self, at: int, parts: Parts) -> dict[int, int]:
+        cached = self._cached.get((at, parts))
+        if cached is not None:
+            return cached
+        by_product: dict[int, int] = {}
         if at == len(self._fixed):
             free, ways = self._places - at, 1
-            for number in left:
+            for number in parts:
                 ways *= math.comb(free, number)
                 free -= min(number, free)
-            found = {0: ways} if ways else {}
+            by_product = {0: ways} if ways else {}
         else:
-            for value, after in self._choices(at, left):
+            for value, after in self._choices(at, parts):
                 for inner, ways in self._ways(at + 1, after).items():
                     total = inner + self._fixed[at] * value
-                    found[total] = found.get(total, 0) + ways
-        self._known[at, left] = found
-        return found
+                    by_product[total] = by_product.get(total, 0) + ways
+        self._cached[at, parts] = by_product
+        return by_product
 
-    def _choices(self, at: int, left: Parts) -> Iterator[tuple[int, Parts]]:
+    def _choices(self, at: int, parts: Parts) -> Iterator[tuple[int, Parts]]:
         """What the next place may hold, and what is left then: nothing, or one of the counts."""
-        if sum(left) < self._places - at:
-            yield 0, left
+        if sum(parts) < self._places - at:
+            yield 0, parts
         for number, value in enumerate(self._values):
-            if left[number]:
-                yield value, (*left[:number], left[number] - 1, *left[number + 1 :])
+            if parts[number]:
+                yield value, (*parts[:number], parts[number] - 1, *parts[number + 1 :])
 
     def draw(self, inner: int, randomness: Randomness) -> list[int]:
         """What each place holds, those with A > 0 first: each way with this inner product as likely."""
-        left, held = self._all, []
+        parts, held = self._all, []
         for at, fixed in enumerate(self._fixed):
             options = [
                 (value, after, self._ways(at + 1, after).get(inner - fixed * value, 0))
-                for value, after in self._choices(at, left)
+                for value, after in self._choices(at, parts)
             ]
             whole = sum(ways for *_, ways in options)
             shares = np.array([ways / whole for *_, ways in options])
-            value, left, _ = options[int(inverse_distribution(shares, randomness.uniform(1))[0])]
+            value, parts, _ = options[int(inverse_distribution(shares, randomness.uniform(1))[0])]
             inner -= fixed * value
             held.append(value)
         rest = [0] * (self._places - len(held))
         free = list(range(len(rest)))
-        for value, number in zip(self._values, left, strict=True):
+        for value, number in zip(self._values, parts, strict=True):
             for uniform in randomness.uniform(number):
                 rest[free.pop(min(int(uniform * len(free)), len(free) - 1))] = value
         return held + rest

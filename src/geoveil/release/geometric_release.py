@@ -92,18 +92,18 @@ class GeometricRelease:
 
 def _checked(counts: ArrayLike, timestamps: int) -> IntArray:
     """Whole counts, one row for each timestamp; the message never repeats a count."""
-    given = numbers("counts", counts, "whole numbers, a row for each timestamp")
-    rows = 1 if given.ndim == 1 else given.shape[0] if given.ndim == 2 else 0
-    if rows != timestamps or given.shape[-1] == 0:
+    values = numbers("counts", counts, "whole numbers, a row for each timestamp")
+    rows = 1 if values.ndim == 1 else values.shape[0] if values.ndim == 2 else 0
+    if rows != timestamps or values.shape[-1] == 0:
         raise InvalidInput(
-            f"counts (shape {given.shape}) must be one number per place, in {timestamps} rows, one per "
+            f"counts (shape {values.shape}) must be one number per place, in {timestamps} rows, one per "
             "timestamp"
         )
-    if not np.isfinite(given).all() or (given != np.round(given)).any() or (given < 0).any():
+    if not np.isfinite(values).all() or (values != np.round(values)).any() or (values < 0).any():
         raise InvalidInput("counts must be whole numbers of at least 0; round them before")
-    if (given.sum(axis=-1) > _MOST_PEOPLE).any():
+    if (values.sum(axis=-1) > _MOST_PEOPLE).any():
         raise InvalidInput(f"counts must sum to at most {_MOST_PEOPLE:,} people")
-    return given.astype(np.int64)
+    return values.astype(np.int64)
 
 
 # --- Exact draws: nothing but whole numbers, and bits for every one of them
@@ -117,18 +117,18 @@ def discrete_laplace(steps: int, of: int, size: int, randomness: Randomness) -> 
     sides, −0 refused.
     Reference: Canonne, Kamath & Steinke 2020, Algorithm 2.
     """
-    drawn = np.empty(size, dtype=np.int64)
+    sample = np.empty(size, dtype=np.int64)
     missing = np.arange(size)
     while missing.size:
         part = randomness.below(of, missing.size)
-        kept = exponential_chance(part, of, randomness)
+        accepted = exponential_chance(part, of, randomness)
         whole = _geometric(missing.size, randomness)
         amount = (part + of * whole) // steps
         negative = randomness.below(2, missing.size) == 1
-        good = kept & ~(negative & (amount == 0))
-        drawn[missing[good]] = np.where(negative, -amount, amount)[good]
+        good = accepted & ~(negative & (amount == 0))
+        sample[missing[good]] = np.where(negative, -amount, amount)[good]
         missing = missing[~good]
-    return drawn
+    return sample
 
 
 def exponential_chance(parts: IntArray, of: int, randomness: Randomness) -> np.ndarray:

@@ -61,7 +61,7 @@ class WorkingSetNewton:
                 yield point
             wait *= 2
             if np.exp(entr(point.theta).sum()) <= self.largest:
-                best = self._tried(objective, point)
+                best = self._trial(objective, point)
         while True:
             yield best
             following = self._round(objective, best)
@@ -71,13 +71,13 @@ class WorkingSetNewton:
                 return
             best = following
 
-    def _tried(self, objective: Objective, point: Point) -> Point | None:
+    def _trial(self, objective: Objective, point: Point) -> Point | None:
         """The point after a few rounds; ``None`` where they are not worth it."""
-        tried = point
+        trial = point
         for _ in range(_TRIAL):
-            tried = self._round(objective, tried)
-            if tried.certificate <= _WORTH * point.certificate:
-                return tried if tried.log_likelihood >= point.log_likelihood else None
+            trial = self._round(objective, trial)
+            if trial.certificate <= _WORTH * point.certificate:
+                return trial if trial.log_likelihood >= point.log_likelihood else None
         return None
 
     def _round(self, objective: Objective, point: Point) -> Point:
@@ -136,8 +136,8 @@ FINE, COARSE = CertifiedWithin(1e-6, maximum=2000), CertifiedWithin(1e-3, maximu
 def leaked_nats(design: Any, log_total: FloatArray) -> float:
     """I(A; Ã) = −λD − Σ p log Z − Σ P(ã) log g(ã), g = P(ã)/c(ã), over vectors or orbits, in nats."""
     probabilities, output = design.law.probabilities, design.output
-    seen, possible = probabilities > 0, output > 0
-    normaliser = float(probabilities[seen] @ log_total[seen])
+    occurs, possible = probabilities > 0, output > 0
+    normaliser = float(probabilities[occurs] @ log_total[occurs])
     logs = np.log(output[possible] / design.weights[possible])
     return max(
         0.0, -design.multiplier * design.distortion - normaliser - float(output[possible] @ logs)

@@ -40,21 +40,21 @@ class Orbits:
         self._alone = [c for c in classes if self.sizes[c] == 1]
         kinds = {sizes[c]: EqualPlaces(people, sizes[c]) for c in self._several}
         self._equal = [kinds[sizes[c]] for c in self._several]
-        parts, left = np.zeros((1, 0), dtype=np.int64), np.array([people])
+        parts, rest = np.zeros((1, 0), dtype=np.int64), np.array([people])
         for equal in self._equal:
             # every choice so far with every partition of those left, or fewer
-            row, number = np.nonzero(equal.totals <= left[:, None])
-            parts, left = np.column_stack((parts[row], number)), left[row] - equal.totals[number]
+            row, number = np.nonzero(equal.totals <= rest[:, None])
+            parts, rest = np.column_stack((parts[row], number)), rest[row] - equal.totals[number]
         if not self._alone:
-            parts, left = parts[left == 0], left[left == 0]
+            parts, rest = parts[rest == 0], rest[rest == 0]
         self.parts = parts
         """(orbits, classes of several places): the number of each class's partition."""
         self.alone = np.zeros((len(parts), 0), dtype=np.int64)
         """(orbits, classes of one place): their counts."""
         if self._alone:
             counts = [CountVectors(int(n), len(self._alone)).vectors if n else
-                      np.zeros((1, len(self._alone)), dtype=np.int64) for n in left]  # fmt: skip
-            self.parts = np.repeat(parts, [len(each) for each in counts], axis=0)
+                      np.zeros((1, len(self._alone)), dtype=np.int64) for n in rest]  # fmt: skip
+            self.parts = np.repeat(parts, [len(vectors) for vectors in counts], axis=0)
             self.alone = np.concatenate(counts)
         self.size = len(self.parts)
         rows = np.concatenate((self.parts, self.alone), axis=1).tolist()
@@ -92,7 +92,7 @@ class Orbits:
 
     def _summed(self, by_class: Sequence[FloatArray]) -> FloatArray:
         """Figures of the partitions of each class of several places, added up for each orbit."""
-        figures = (each[self.parts[:, at]] for at, each in enumerate(by_class))
+        figures = (values[self.parts[:, at]] for at, values in enumerate(by_class))
         return sum(figures, np.zeros(self.size))
 
     @cached_property
@@ -175,12 +175,12 @@ class Orbits:
         of the squared distance elsewhere; and which k is which partitions."""
         if at == len(self._equal):
             return values[:, None, None, :], {(): 0}
-        inner, known = self._others(values, at + 1)
+        inner, index = self._others(values, at + 1)
         own, far = self._equal[at], values.shape[1] - 1
-        after = [(number, *more) for number in range(len(own.partitions)) for more in known]
+        after = [(number, *more) for number in range(len(own.partitions)) for more in index]
         number = np.array([row[0] for row in after])
-        suffix = np.array([known[row[1:]] for row in after])
-        found = np.zeros((len(values), len(after), len(after), far + 1))
+        suffix = np.array([index[row[1:]] for row in after])
+        means = np.zeros((len(values), len(after), len(after), far + 1))
         elsewhere = np.arange(far + 1)
         for one, chances in own.walk(frozenset(range(self.people + 1))):
             for row in np.flatnonzero(number == one):
@@ -188,8 +188,8 @@ class Orbits:
                 for product in np.flatnonzero(chances.any(axis=0)):
                     squares = np.clip(base[:, None] - 2 * product + elsewhere, 0, far)
                     looked_up = inner[:, suffix[row], suffix[:, None], squares]
-                    found[:, row] += chances[number, product][:, None] * looked_up
-        return found, {row: place for place, row in enumerate(after)}
+                    means[:, row] += chances[number, product][:, None] * looked_up
+        return means, {row: place for place, row in enumerate(after)}
 
     # -- single vectors --------------------------------------------------------------------------
 
@@ -199,7 +199,7 @@ class Orbits:
         The function is given by its logarithms: right where it is next to nothing, too.
         """
         near = _Near(self, counts, orbit)
-        return _log_mean(log_values, near.squared, [each for *_, each in near.classes])
+        return _log_mean(log_values, near.squared, [group for *_, group in near.classes])
 
     def drawn_near(
         self, counts: Sequence[IntArray], orbit: int, log_values: FloatArray, randomness: Randomness
@@ -209,9 +209,9 @@ class Orbits:
         Law: the inner products of the classes first, from whole numbers of ways; then one of the ways.
         """
         near = _Near(self, counts, orbit)
-        squared, drawn = near.squared, near.alone
+        squared, vector = near.squared, near.alone
         for at, (place, order, arrangements) in enumerate(near.classes):
-            later = [each for *_, each in near.classes[at + 1 :]]
+            later = [group for *_, group in near.classes[at + 1 :]]
             inner = list(arrangements.ways)
             logs = np.array([math.log(ways) for ways in arrangements.ways.values()])
             logs += [_log_mean(log_values, squared - 2 * product, later) for product in inner]
@@ -220,8 +220,8 @@ class Orbits:
             squared -= 2 * product
             held = np.empty(order.size, dtype=np.int64)
             held[order] = arrangements.draw(product, randomness)
-            drawn[place] = held
-        return drawn
+            vector[place] = held
+        return vector
 
 
 class _Near:

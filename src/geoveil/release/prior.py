@@ -38,20 +38,20 @@ class Prior:
         [[0.5, 0.5], [0.9, 0.1]]
         """
         people = count("people", people)
-        given = numbers("prior", prior, "rows of numbers, all of one length")
-        if not np.isfinite(given).all() or (given < 0).any():
+        values = numbers("prior", prior, "rows of numbers, all of one length")
+        if not np.isfinite(values).all() or (values < 0).any():
             raise InvalidInput("prior must hold probabilities: finite and not negative")
-        if given.ndim == 2 and given.shape[0] == 1:
-            given = given[0]
-        if given.ndim not in (1, 2) or given.shape[-1] == 0:
+        if values.ndim == 2 and values.shape[0] == 1:
+            values = values[0]
+        if values.ndim not in (1, 2) or values.shape[-1] == 0:
             raise InvalidInput(
-                f"prior (shape {given.shape}) must be one distribution, or one row per person"
+                f"prior (shape {values.shape}) must be one distribution, or one row per person"
             )
-        if given.ndim == 2 and given.shape[0] != people:
+        if values.ndim == 2 and values.shape[0] != people:
             raise InvalidInput(
-                f"prior ({given.shape[0]} rows) must have one row, or {people}, one per person"
+                f"prior ({values.shape[0]} rows) must have one row, or {people}, one per person"
             )
-        rows = np.atleast_2d(given)
+        rows = np.atleast_2d(values)
         sums = rows.sum(axis=1)
         worst = int(np.argmax(np.abs(sums - 1)))
         if abs(sums[worst] - 1) > _SUM_TOLERANCE:
@@ -59,7 +59,7 @@ class Prior:
                 f"prior row {worst} (sum {sums[worst]:.9g}) must sum to 1; divide it by its sum"
             )
         rows = rows / sums[:, None]
-        return cls._of_rows(rows if given.ndim == 2 else np.repeat(rows, people, axis=0))
+        return cls._of_rows(rows if values.ndim == 2 else np.repeat(rows, people, axis=0))
 
     @classmethod
     def _of_rows(cls, rows: FloatArray) -> Prior:

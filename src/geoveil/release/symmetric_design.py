@@ -39,7 +39,7 @@ def symmetric_within_reach(prior: Prior) -> bool:
     sizes = [len(group) for group in prior.equal_places]
     if max(sizes) == 1 or prior.people > _MOST_PEOPLE:
         return False
-    return all(Orbits.work(prior.people, each) <= MOST_WORK for each in _with_one_apart(sizes))
+    return all(Orbits.work(prior.people, split) <= MOST_WORK for split in _with_one_apart(sizes))
 
 
 def _with_one_apart(sizes: Sequence[int]) -> list[list[int]]:
@@ -91,11 +91,11 @@ class OrbitLaw:
     def surprise(self, counts: IntArray) -> float:
         """P(p(A) ≤ p(a)) for valid counts a: how likely counts are that are no likelier than these."""
         with np.errstate(divide="ignore"):
-            each = np.log(self.probabilities) - self.orbits.log_sizes
-        own = float(each[self.orbits.index(self.by_class(counts))])
+            logs = np.log(self.probabilities) - self.orbits.log_sizes
+        own = float(logs[self.orbits.index(self.by_class(counts))])
         if own == -math.inf:
             return 0.0
-        return float(self.probabilities[each <= own + EQUALLY_LIKELY].sum())
+        return float(self.probabilities[logs <= own + EQUALLY_LIKELY].sum())
 
 
 class SymmetricDesign:
@@ -172,7 +172,7 @@ class SymmetricDesign:
         class. One of these is taken apart, so that releases are told apart by what that one has.
         """
         prior = self.law.prior
-        told = np.zeros(len(prior.rows))
+        nats = np.zeros(len(prior.rows))
         for number, group in enumerate(self.law.groups):
             likely = prior.rows[:, group[0]]
             apart, place = (self, number)
@@ -182,8 +182,8 @@ class SymmetricDesign:
                 if likely[kind] > 0:
                     law = _on_orbits(apart.law.orbits, laws[place])
                     released = apart._released(law / law.sum())
-                    told[kind] += len(group) * likely[kind] * rel_entr(released, apart.output).sum()
-        return np.maximum(told, 0.0)[prior.kind] / math.log(2)
+                    nats[kind] += len(group) * likely[kind] * rel_entr(released, apart.output).sum()
+        return np.maximum(nats, 0.0)[prior.kind] / math.log(2)
 
     @property
     def _merged(self) -> Prior:
@@ -235,9 +235,9 @@ class SymmetricDesign:
         """One release for a valid vector: an orbit, then one of its vectors by its distance."""
         (orbit,) = inverse_distribution(self.row(counts), randomness.uniform(1))
         classes = self.law.by_class(counts)
-        drawn = self.law.orbits.drawn_near(classes, int(orbit), self._log_kernel, randomness)
+        vector = self.law.orbits.drawn_near(classes, int(orbit), self._log_kernel, randomness)
         released = np.empty(self.law.prior.places, dtype=np.int64)
-        for group, held in zip(self.law.groups, drawn, strict=True):
+        for group, held in zip(self.law.groups, vector, strict=True):
             released[list(group)] = held
         return released
 
