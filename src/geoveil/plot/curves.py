@@ -57,12 +57,12 @@ def draw_curves(
     for number, curve in enumerate(curves):
         colour = COLOURS[number % len(COLOURS)]
         mark = _MARKS[number % len(_MARKS)] if curve.x.size <= _MOST_MARKS else None
-        drawn = plotted(axes, curve.x, curve.mean, y_scale, color=colour)
-        axes.plot(curve.x, drawn, color=colour, marker=mark, markersize=3.5, label=curve.name)
+        heights = plotted(axes, curve.x, curve.mean, y_scale, color=colour)
+        axes.plot(curve.x, heights, color=colour, marker=mark, markersize=3.5, label=curve.name)
         if np.ndim(curve.repetitions) > 1 and len(curve.repetitions) > 1:
             low, high = np.quantile(curve.repetitions, (0.1, 0.9), axis=0)
             if y_scale == "log":  # a band that reaches zero ends where the lowest line does
-                low = np.maximum(low, np.nanmin(np.append(drawn, np.inf)))
+                low = np.maximum(low, np.nanmin(np.append(heights, np.inf)))
             axes.fill_between(curve.x, low, high, color=colour, alpha=0.18, linewidth=0)
     axes.set(xlabel=x_label, ylabel=y_label, title=title, xscale=x_scale, yscale=y_scale)
     if x_scale == "linear" and all(np.equal(np.mod(curve.x, 1), 0).all() for curve in curves):
@@ -107,26 +107,26 @@ _AT_ZERO = "▽ zero"
 
 def save_campaign(path: str, simulation: Simulation) -> None:
     """Draw the error of a campaign by round into a picture (.png, .svg or .pdf)."""
-    done = simulation.rounds
-    if not done:
+    rounds = simulation.rounds
+    if not rounds:
         raise InvalidInput("a campaign must have closed a round before its curve can be drawn")
     with picture(path, 6.4, 4.0) as figure:
         axes: Any = figure.subplots()
         axes.set(xlabel="round", ylabel="earth mover's distance (km)", yscale="log")
         plain_ticks(axes.yaxis)
-        rounds, errors = [each.number for each in done], [each.error_km for each in done]
-        best = [each.hindsight_km for each in done]
+        numbers, errors = [one.number for one in rounds], [one.error_km for one in rounds]
+        best = [one.hindsight_km for one in rounds]
 
         def line(values: Sequence[float], color: str, **style: Any) -> None:
-            shown = plotted(axes, rounds, values, "log", color=color)
-            axes.plot(rounds, shown, color=color, **style)
+            shown = plotted(axes, numbers, values, "log", color=color)
+            axes.plot(numbers, shown, color=color, **style)
 
         axes.axhline(simulation.start_km, color="0.6", linestyle=":", label="knowing nothing")
         line(errors, COLOURS[0], marker="o", markersize=3.5, label="estimate")
-        known = [each for each in best if each is not None]
-        if len(known) == len(best):
-            line(known, COLOURS[2], linestyle="--", label="best stop in hindsight")
-        floor = [each.floor_km for each in done]
+        values = [value for value in best if value is not None]
+        if len(values) == len(best):
+            line(values, COLOURS[2], linestyle="--", label="best stop in hindsight")
+        floor = [one.floor_km for one in rounds]
         line(floor, "0.3", linestyle="-.", label="exact counts, no privacy")
         least = min([value for value in errors if value > 0] or [simulation.start_km])
         axes.set_ylim(bottom=least / 30)
@@ -188,9 +188,9 @@ def save_leakage_curve(path: str, points: Sequence[CurvePoint], multiplier: floa
                   markersize=4, label="least leakage (this mechanism)")  # fmt: skip
         names = dict.fromkeys(name for point in points for name in point.comparators_bits)
         for number, name in enumerate(names, start=1):
-            known = [point for point in points if name in point.comparators_bits]
-            axes.plot([point.distortion for point in known],
-                      [point.comparators_bits[name] for point in known],
+            beside = [point for point in points if name in point.comparators_bits]
+            axes.plot([point.distortion for point in beside],
+                      [point.comparators_bits[name] for point in beside],
                       color=COLOURS[number], marker="sx"[number % 2], markersize=5 - number,
                       linestyle=("--", ":")[number % 2], label=_LABELS.get(name, name))  # fmt: skip
         axes.plot(distortion, [point.personal_bits for point in points], color=COLOURS[6],

@@ -118,19 +118,19 @@ def draw_on_one_scale(
     """Draw one map on each of the axes, and one colour bar for all."""
     values = [vector(panel.title, panel.values, space.size) for panel in panels]
     if space.centres.shape[1] == 1:
-        for each, panel in zip(axes, panels, strict=True):
-            each.stairs(panel.values, np.arange(space.size + 1) - 0.5, fill=True, color="#3a7ca5")
-            each.set_title(panel.title, fontsize=9)
-            each.set_xlabel(f"cell (1 {space.unit} apart)")
-            each.xaxis.get_major_locator().set_params(integer=True)  # type: ignore[call-arg]
-            each.yaxis.set_major_formatter(lambda share, _: percent(share))
+        for part, panel in zip(axes, panels, strict=True):
+            part.stairs(panel.values, np.arange(space.size + 1) - 0.5, fill=True, color="#3a7ca5")
+            part.set_title(panel.title, fontsize=9)
+            part.set_xlabel(f"cell (1 {space.unit} apart)")
+            part.xaxis.get_major_locator().set_params(integer=True)  # type: ignore[call-arg]
+            part.yaxis.set_major_formatter(lambda share, _: percent(share))
         axes[0].set_ylabel(label)
         return
-    top = max(_LEAST_TOP, *(float(each.max()) for each in values))
-    for each, panel, shares in zip(axes, panels, values, strict=True):
-        image = _draw_map(each, space, shares, top, gamma)
-        each.set_title(panel.title, fontsize=9)
-        _label_edges(each, space)
+    top = max(_LEAST_TOP, *(float(shares.max()) for shares in values))
+    for part, panel, shares in zip(axes, panels, values, strict=True):
+        image = _draw_map(part, space, shares, top, gamma)
+        part.set_title(panel.title, fontsize=9)
+        _label_edges(part, space)
     _scale_bar(axes[0], space)
     bent = {1.0: "", 0.5: ", square-root scale"}.get(gamma, f", scale to the power {gamma:g}")
     bar = figure.colorbar(image, ax=list(axes), shrink=0.85, pad=0.02)
@@ -268,12 +268,12 @@ def round_degrees(low: float, high: float, most: int) -> FloatArray:
     [48.84, 48.86]
     """
     step = 10.0 ** math.floor(math.log10(max(high - low, 1e-12)))
-    ways = [k * step * size for size in (0.1, 1.0) for k in (1, 2, 5)]
-    for each in ways:
-        first, last = math.ceil(low / each - 1e-9), math.floor(high / each + 1e-9)
+    widths = [k * step * size for size in (0.1, 1.0) for k in (1, 2, 5)]
+    for width in widths:
+        first, last = math.ceil(low / width - 1e-9), math.floor(high / width + 1e-9)
         if 1 <= last - first + 1 <= most:
-            digits = max(0, -math.floor(math.log10(each) + 1e-9))
-            return np.round(np.arange(first, last + 1) * each, digits)
+            digits = max(0, -math.floor(math.log10(width) + 1e-9))
+            return np.round(np.arange(first, last + 1) * width, digits)
     return np.array([(low + high) / 2])
 
 

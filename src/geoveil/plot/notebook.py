@@ -163,16 +163,16 @@ def small_map(space: Space, values: FloatArray, *, top: float | None = None) -> 
     shades = np.sqrt(np.clip(amounts / most, 0.0, 1.0))
     side = _WIDTH / float(columns)
     height = max(side * float(rows), _LEAST_HEIGHT)
-    drawn = []
+    shapes = []
     for place, shade, amount in zip(
         places.tolist(), shades.tolist(), amounts.tolist(), strict=True
     ):
         row, column = divmod(place, int(columns))
         colour = _COLOURS[round(shade * (len(_COLOURS) - 1))]
-        told = "" if top is not None else f"<title>{percent(amount)}</title>"
-        drawn.append(
+        tooltip = "" if top is not None else f"<title>{percent(amount)}</title>"
+        shapes.append(
             f'<rect x="{column * side:.1f}" y="{height - (row + 1) * side:.1f}" '
-            f'width="{side:.1f}" height="{side:.1f}" fill="{colour}">{told}</rect>'
+            f'width="{side:.1f}" height="{side:.1f}" fill="{colour}">{tooltip}</rect>'
         )
     scale = round_length(float(columns) * pitch / 4)
     width = scale / pitch * side
@@ -182,7 +182,7 @@ def small_map(space: Space, values: FloatArray, *, top: float | None = None) -> 
         f'<text x="{8 + width:.1f}" y="{height + 10:.1f}" font-size="11" '
         f'fill="currentColor">{scale:g} {escape(space.unit)}</text>'
     )
-    return _svg(height + 16, "".join(drawn) + bar, "a map, north is up")
+    return _svg(height + 16, "".join(shapes) + bar, "a map, north is up")
 
 
 def _bars(shares: FloatArray) -> str:
@@ -192,17 +192,17 @@ def _bars(shares: FloatArray) -> str:
     heights = padded.reshape(-1, together).sum(axis=1)
     heights = 60.0 * heights / max(float(heights.max()), 1e-300)
     side = _WIDTH / heights.size
-    drawn = "".join(
+    shapes = "".join(
         f'<rect x="{number * side:.1f}" y="{60 - height:.1f}" width="{side:.1f}" '
         f'height="{height:.1f}" fill="{_COLOURS[40]}"/>'
         for number, height in enumerate(heights.tolist())
     )
-    return _svg(62.0, drawn, "bars, one for each cell or for some together")
+    return _svg(62.0, shapes, "bars, one for each cell or for some together")
 
 
-def _svg(height: float, drawn: str, label: str) -> str:
+def _svg(height: float, shapes: str, label: str) -> str:
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" role="img" aria-label="{label}" '
         f'width="{_WIDTH:.0f}" height="{height:.0f}" viewBox="0 0 {_WIDTH:.0f} {height:.0f}">'
-        f'<g shape-rendering="crispEdges" stroke="#00000010">{drawn}</g></svg>'
+        f'<g shape-rendering="crispEdges" stroke="#00000010">{shapes}</g></svg>'
     )

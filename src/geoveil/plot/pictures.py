@@ -188,9 +188,9 @@ def save_flows(path: str, shown: FlowPicture) -> None:
         )
         _draw_legend(axes, shown)
         begun, ended = shown.shown()
-        drawn = float(shown.share[begun, ended].sum())
+        share = float(shown.share[begun, ended].sum())
         title = (
-            f"{begun.size} largest flows between districts ({100 * drawn:.0f} % of trips); "
+            f"{begun.size} largest flows between districts ({100 * share:.0f} % of trips); "
             f"{100 * stays.sum():.0f} % stay in their district"
         )
         axes.set_title(title, fontsize=9)
