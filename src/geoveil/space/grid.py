@@ -334,9 +334,9 @@ class Line(Space):
         A value more than half a step beyond an end is outside: it is refused (``"raise"``), left out
         (``"drop"``) or goes to that end (``"clamp"``).
         """
-        given = numbers("values", values)
-        cells = np.floor(np.clip(given, 0.0, self.size - 1.0) + 0.5).astype(np.int64)
-        return settle(cells, (given >= -0.5) & (given <= self.size - 0.5), outside)
+        points = numbers("values", values)
+        cells = np.floor(np.clip(points, 0.0, self.size - 1.0) + 0.5).astype(np.int64)
+        return settle(cells, (points >= -0.5) & (points <= self.size - 0.5), outside)
 
     def to_dict(self) -> dict[str, Any]:
         """Kind and size."""

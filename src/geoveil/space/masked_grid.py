@@ -39,11 +39,11 @@ class MaskedGrid(MapSpace):
     """
 
     def __init__(self, grid: Grid, mask: ArrayLike) -> None:
-        given = np.asarray(mask)
-        if given.dtype != np.bool_ or given.size != grid.size:
+        flags = np.asarray(mask)
+        if flags.dtype != np.bool_ or flags.size != grid.size:
             raise InvalidInput(f"mask must be {grid.size} times true or false, one per cell")
         self.grid = grid
-        self.mask: BoolArray = frozen(given.ravel().copy())
+        self.mask: BoolArray = frozen(flags.ravel().copy())
         """(cells of the grid,)."""
         self.cells: IntArray = frozen(np.flatnonzero(self.mask))
         """(size,): the numbers that the cells have in the grid."""
@@ -64,8 +64,8 @@ class MaskedGrid(MapSpace):
     def covered(cls, grid: Grid, outlines: Sequence[Outline]) -> MaskedGrid:
         """The cells of a grid of which outlines cover at least 1 %."""
         parts = np.zeros(grid.size)
-        for each in outlines:  # which may be hundreds, of as many cells as there are at most
-            parts += each.coverage(grid)
+        for outline in outlines:  # which may be hundreds, of as many cells as there are at most
+            parts += outline.coverage(grid)
         return cls(grid, parts >= LEAST_SHARE)
 
     # -- its shape -------------------------------------------------------------------------------
@@ -97,7 +97,7 @@ class MaskedGrid(MapSpace):
 
     def distance_km(self, a: ArrayLike, b: ArrayLike) -> FloatArray:
         """Distances between the centres of cells ``a`` and ``b``; equal offsets, equal distances."""
-        first, second = (self.cells[indices("cells", each, self.size)] for each in (a, b))
+        first, second = (self.cells[indices("cells", numbers, self.size)] for numbers in (a, b))
         return self.grid.distance_km(first, second)
 
     def apart_km(self, distance_km: float) -> FloatArray:

@@ -122,13 +122,13 @@ class Outline(NamedTuple):
         return area
 
 
-def read_outlines(given: Any, *, name: str = "name") -> list[Outline]:
+def read_outlines(source: Any, *, name: str = "name") -> list[Outline]:
     """The areas of GeoJSON, each feature one: a dictionary, a file, or what has ``__geo_interface__``.
 
     ``name`` is the property that says what a feature is called; without it, it has a number. Shapely
     geometries and GeoDataFrames are such things, a GeoDataFrame in any reference system.
     """
-    document = _document(given)
+    document = _document(source)
     outlines: list[Outline] = []
     for geometry, properties in geometries(document):
         number = len(outlines) + 1
@@ -142,52 +142,52 @@ def read_outlines(given: Any, *, name: str = "name") -> list[Outline]:
 
 def box_around(outlines: Iterable[Outline]) -> Box:
     """The box that holds all of some areas."""
-    corners = np.concatenate([polygon[0] for each in outlines for polygon in each.polygons])
+    corners = np.concatenate([polygon[0] for outline in outlines for polygon in outline.polygons])
     return Box.around(lat=corners[:, 1], lng=corners[:, 0])
 
 
-def _document(given: Any) -> Any:
-    if isinstance(given, str | Path):
+def _document(source: Any) -> Any:
+    if isinstance(source, str | Path):
         try:
-            document = json.loads(Path(given).read_bytes())
+            document = json.loads(Path(source).read_bytes())
         except (ValueError, RecursionError):
-            raise InvalidFile(f"{given} must be GeoJSON in UTF-8") from None
+            raise InvalidFile(f"{source} must be GeoJSON in UTF-8") from None
         if isinstance(document, Mapping):
-            check_degrees(document.get("crs"), str(given))
+            check_degrees(document.get("crs"), str(source))
         return document
-    if isinstance(given, Mapping):
-        check_degrees(given.get("crs"), "the GeoJSON")
-        return given
-    if getattr(given, "crs", None) is not None:
-        given = given.to_crs(4326)
-    if not hasattr(given, "__geo_interface__"):
+    if isinstance(source, Mapping):
+        check_degrees(source.get("crs"), "the GeoJSON")
+        return source
+    if getattr(source, "crs", None) is not None:
+        source = source.to_crs(4326)
+    if not hasattr(source, "__geo_interface__"):
         raise InvalidInput(
-            f"the area ({type(given).__name__}) must be GeoJSON, the name of a file of it, or a geometry"
+            f"the area ({type(source).__name__}) must be GeoJSON, the name of a file of it, or a geometry"
         )
-    return given.__geo_interface__
+    return source.__geo_interface__
 
 
 def geometries(document: Any) -> Iterator[Feature]:
     """Every geometry with the properties of its feature; collections are opened, one in another too."""
     waiting: list[tuple[Any, Mapping[str, Any]]] = [(document, {})]
     while waiting:
-        found, properties = waiting.pop()
-        if not isinstance(found, Mapping):
+        node, properties = waiting.pop()
+        if not isinstance(node, Mapping):
             raise InvalidInput("every part of the GeoJSON must be an object")
         inside = {"FeatureCollection": "features", "GeometryCollection": "geometries"}.get(
-            str(found.get("type"))
+            str(node.get("type"))
         )
         if inside is not None:
-            several = found.get(inside)
+            several = node.get(inside)
             if not isinstance(several, list | tuple):
                 raise InvalidInput(f"a collection of the GeoJSON must have a list of {inside}")
-            waiting += [(each, properties) for each in reversed(several)]
-        elif found.get("type") == "Feature":
-            if found.get("geometry") is not None:
-                own = found.get("properties")
-                waiting.append((found["geometry"], own if isinstance(own, Mapping) else {}))
+            waiting += [(child, properties) for child in reversed(several)]
+        elif node.get("type") == "Feature":
+            if node.get("geometry") is not None:
+                own = node.get("properties")
+                waiting.append((node["geometry"], own if isinstance(own, Mapping) else {}))
         else:
-            yield found, properties
+            yield node, properties
 
 
 def _polygons(geometry: Mapping[str, Any], title: str) -> tuple[Polygon, ...]:
@@ -197,7 +197,7 @@ def _polygons(geometry: Mapping[str, Any], title: str) -> tuple[Polygon, ...]:
     several = [coordinates] if kind == "Polygon" else coordinates
     if not isinstance(several, list | tuple) or not several:
         raise InvalidInput(f"the coordinates of {title!r} must be those of a {kind}")
-    return tuple(checked_polygon(each, title) for each in several)
+    return tuple(checked_polygon(rings, title) for rings in several)
 
 
 def checked_polygon(rings: Any, title: str) -> Polygon:
@@ -212,12 +212,12 @@ def checked_polygon(rings: Any, title: str) -> Polygon:
             f"the outer ring of {title!r} must have an area; it is a line or a point"
         )
     scale = _LOOK / (high - low)
-    seen = _covered(
+    coverage = _covered(
         [_turned((ring - low) * scale, hole=number > 0) for number, ring in enumerate(polygon)],
         _LOOK,
         _LOOK,
     )
-    if seen.min() < -_AMISS or seen.max() > 1.0 + _AMISS:
+    if coverage.min() < -_AMISS or coverage.max() > 1.0 + _AMISS:
         raise InvalidInput(
             f"the rings of {title!r} must not cross themselves or each other, and holes must lie inside; "
             "mend the shape, as with buffer(0) of Shapely"
@@ -225,9 +225,9 @@ def checked_polygon(rings: Any, title: str) -> Polygon:
     return polygon
 
 
-def _ring(given: Any, title: str) -> FloatArray:
+def _ring(places: Any, title: str) -> FloatArray:
     try:
-        ring = np.array([place[:2] for place in given], dtype=np.float64)
+        ring = np.array([place[:2] for place in places], dtype=np.float64)
     except (TypeError, ValueError, OverflowError):
         ring = np.empty((0, 2))
     if ring.ndim != 2 or ring.shape[1] != 2 or len(ring) < 4 or not np.isfinite(ring).all():
@@ -288,8 +288,8 @@ def _clipped(ring: FloatArray, along: FloatArray, bound: float) -> FloatArray:
     inside = far >= 0.0
     across = inside != (far_after >= 0.0)
     part = np.divide(far, far - far_after, out=np.zeros_like(far), where=across)
-    met = ring + part[:, None] * (after - ring)
-    both = np.stack((ring, met), axis=1).reshape(-1, 2)
+    crossing = ring + part[:, None] * (after - ring)
+    both = np.stack((ring, crossing), axis=1).reshape(-1, 2)
     return both[np.stack((inside, across), axis=1).ravel()]
 
 
@@ -321,9 +321,9 @@ def _covered(rings: list[FloatArray], rows: int, columns: int) -> FloatArray:
     An edge that goes up by dy within one square takes dy from all squares east of it in its row, and from
     its own what lies east of it: with x its mean place in the square, dy·(1 − x).
     """
-    taken = np.zeros((rows, columns + 1))
+    changes = np.zeros((rows, columns + 1))
     if not rings:
-        return taken[:, :-1]
+        return changes[:, :-1]
     start = np.concatenate(rings)
     end = np.concatenate([np.roll(ring, -1, axis=0) for ring in rings])
     start, end = _between_rows(start, end, rows)
@@ -339,9 +339,9 @@ def _covered(rings: list[FloatArray], rows: int, columns: int) -> FloatArray:
     x = np.clip(middle[:, 0], 0.0, float(columns))
     column = np.minimum(np.floor(x).astype(np.int64), columns)
     own = np.where(column < columns, column + 1.0 - x, 1.0)
-    np.subtract.at(taken, (row, column), rises * own)
-    np.subtract.at(taken, (row, np.minimum(column + 1, columns)), rises * (1.0 - own))
-    return np.cumsum(taken, axis=1)[:, :-1]
+    np.subtract.at(changes, (row, column), rises * own)
+    np.subtract.at(changes, (row, np.minimum(column + 1, columns)), rises * (1.0 - own))
+    return np.cumsum(changes, axis=1)[:, :-1]
 
 
 def _between_rows(start: FloatArray, end: FloatArray, rows: int) -> tuple[FloatArray, FloatArray]:

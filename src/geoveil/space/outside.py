@@ -148,7 +148,7 @@ class OutsideCount:
         second, there = space.nearest_cells(lat=ended[0], lng=ended[1])
 
         def hint() -> str:
-            beyond = [np.concatenate([begun[each][~here], ended[each][~there]]) for each in (0, 1)]
+            beyond = [np.concatenate([begun[axis][~here], ended[axis][~there]]) for axis in (0, 1)]
             return elsewhere(space, *beyond)
 
         return np.stack([first, second], axis=1), self._taken(here & there, hint)

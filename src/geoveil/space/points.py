@@ -78,12 +78,12 @@ class Points(MapSpace):
         cls, plane: TangentPlane, points: IntArray, *, step: int, cell_km: float, around: bool
     ) -> Points:
         """Places on a lattice in a plane of the map, as a document has them: ``step`` steps make a cell."""
-        made = Points(xy_km=points * (cell_km / step))
-        lat, lng = plane.to_latlng(made.centres)
-        made._degrees, made._plane = (frozen(lat), frozen(lng)), plane
-        made.around, made.step = around, step
-        vars(made)["cell_km"] = cell_km
-        return made
+        places = Points(xy_km=points * (cell_km / step))
+        lat, lng = plane.to_latlng(places.centres)
+        places._degrees, places._plane = (frozen(lat), frozen(lng)), plane
+        places.around, places.step = around, step
+        vars(places)["cell_km"] = cell_km
+        return places
 
     @property
     def plane(self) -> TangentPlane:
@@ -245,30 +245,30 @@ class Hexagons(Points):
         # From coarse to fine, since H3 cannot be stopped: a cell lies in at most three coarser ones, so
         # that more than three times as many of these are too many already.
         for coarse in range(fine + 1):
-            found: set[str] = set()
+            ids: set[str] = set()
             for shape in shapes:
-                found |= set(h3.h3shape_to_cells_experimental(shape, coarse, contain="overlap"))
-                if len(found) > (_MOST if coarse == fine else 3 * _MOST):
+                ids |= set(h3.h3shape_to_cells_experimental(shape, coarse, contain="overlap"))
+                if len(ids) > (_MOST if coarse == fine else 3 * _MOST):
                     raise TooLarge(
                         f"the area must have at most {_MOST:,} hexagons; choose a lower resolution"
                     )
-        self._lay(sorted(found))
+        self._lay(sorted(ids))
 
     @classmethod
     def of_ids(cls, ids: Iterable[str]) -> Hexagons:
         """Cells by their H3 ids, all of one resolution."""
-        made = cls.__new__(cls)
-        made._lay(list(ids))
-        return made
+        hexagons = cls.__new__(cls)
+        hexagons._lay(list(ids))
+        return hexagons
 
     def _lay(self, ids: list[str]) -> None:
         h3 = _h3()
-        if not ids or not all(h3.is_valid_cell(str(each)) for each in ids):
+        if not ids or not all(h3.is_valid_cell(str(cell)) for cell in ids):
             raise InvalidInput("hexagons must be ids of H3 cells, and at least one")
-        if len({h3.get_resolution(each) for each in ids}) > 1 or len(set(ids)) < len(ids):
+        if len({h3.get_resolution(cell) for cell in ids}) > 1 or len(set(ids)) < len(ids):
             raise InvalidInput("hexagons must be of one resolution, each once")
         self.ids = tuple(ids)
-        lat, lng = np.array([h3.cell_to_latlng(each) for each in ids]).T
+        lat, lng = np.array([h3.cell_to_latlng(cell) for cell in ids]).T
         super().__init__(lat=lat, lng=lng)
         self.around = True
 
@@ -280,8 +280,8 @@ class Hexagons(Points):
     @cached_property
     def boundaries_km(self) -> list[FloatArray]:
         """(corners, 2) of each, in the plane; a few cells of H3 have others than six."""
-        corners = [np.array(_h3().cell_to_boundary(each)) for each in self.ids]
-        return [self.plane.to_plane(lat=each[:, 0], lng=each[:, 1]) for each in corners]
+        corners = [np.array(_h3().cell_to_boundary(cell)) for cell in self.ids]
+        return [self.plane.to_plane(lat=ring[:, 0], lng=ring[:, 1]) for ring in corners]
 
     @cached_property
     def cell_km(self) -> float:
@@ -317,19 +317,19 @@ class Hexagons(Points):
 
     def _nearest(self, east: FloatArray, north: FloatArray) -> IntArray:
         nearest = super()._nearest(east, north)
-        known = {each: number for number, each in enumerate(self.ids)}
+        numbers = {cell: number for number, cell in enumerate(self.ids)}
         away = np.hypot(east - self.centres[nearest, 0], north - self.centres[nearest, 1])
         signed = ~nearest
         close = np.flatnonzero(away <= 2.0 * self.cell_km)
         lat, lng = self.plane.to_latlng(np.stack([east[close], north[close]], axis=-1))
         fine, ask = self.resolution, _h3().latlng_to_cell
         for at, place in zip(close, zip(lat, lng, strict=True), strict=True):
-            signed[at] = known.get(ask(*place, fine), signed[at])
+            signed[at] = numbers.get(ask(*place, fine), signed[at])
         return signed
 
     def to_geojson(self, properties: Mapping[str, ArrayLike] | None = None) -> dict[str, Any]:
         """The hexagons as a GeoJSON FeatureCollection, with one value per cell for each property."""
-        shapes = (_h3().cells_to_geo([each]) for each in self.ids)
+        shapes = (_h3().cells_to_geo([cell]) for cell in self.ids)
         return feature_collection(shapes, self.size, properties)
 
     def middles_to_geojson(self) -> dict[str, Any]:

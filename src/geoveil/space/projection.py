@@ -144,8 +144,8 @@ def either_longitude(lng: Any, lon: Any) -> Any:
     if lng is None and lon is not None:
         return lon
     if lng is None or lon is not None:
-        given = "neither" if lng is None else "both"
-        raise InvalidInput(f"the longitude ({given}) must be given once, as lng or as lon")
+        names = "neither" if lng is None else "both"
+        raise InvalidInput(f"the longitude ({names}) must be given once, as lng or as lon")
     return lng
 
 
@@ -176,9 +176,9 @@ def numbers(name: str, value: Any) -> FloatArray:
     """The value as a finite float array; text and booleans are refused too."""
     such_as = "numbers, in one array without gaps"
     array = arrays.numbers(name, value, such_as)
-    given = np.asarray(value)
-    held = given.flat if given.dtype.kind == "O" else ()
-    if given.dtype.kind in "bSU" or any(isinstance(e, str | bytes | bool) for e in held):
+    raw = np.asarray(value)
+    held = raw.flat if raw.dtype.kind == "O" else ()
+    if raw.dtype.kind in "bSU" or any(isinstance(e, str | bytes | bool) for e in held):
         raise InvalidInput(f"{name} must be {such_as}")
     refuse(f"{name} must be finite", ~np.isfinite(array))
     return array
