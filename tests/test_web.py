@@ -91,6 +91,12 @@ def test_few_packages_are_needed_and_no_address_is_locked(project: str, needs: s
     assert all("integrity" in entry and "resolved" not in entry for entry in locked.values())
 
 
+def test_the_package_of_the_device_carries_its_licence() -> None:
+    steps = json.loads((node_tools.SDK / "package.json").read_text(encoding="utf-8"))["scripts"]
+    assert "cp ../../LICENSE ." in steps["prepack"]  # npm takes it from beside the package only
+    assert (node_tools.SDK / "../../LICENSE").is_file()
+
+
 # --- Node and the built pages
 
 
