@@ -139,3 +139,13 @@ def test_a_space_of_more_dimensions():
     strategy = optimal_strategy(vectors, prior, mean_loss_km=0.5)
     assert strategy.optimality.privacy == pytest.approx(0.5, rel=1e-4)
     assert adversary_loss(strategy, prior, gv.distance_km) == pytest.approx(0.5, rel=1e-4)
+
+
+@pytest.mark.parametrize("limit", [1e-3, 1e-5])
+def test_a_metre_or_less_may_be_lost_in_large_cells(limit):
+    """No report but the truth had a chance in double precision, and the adversary knew all."""
+    prior = np.arange(1.0, 7.0) / 21
+    reached = optimal_strategy(gv.Line(6), prior, mean_loss_km=limit).optimality
+    assert reached.stopped == "within the gap"
+    assert reached.privacy == pytest.approx(limit, rel=1e-6)
+    assert reached.loss <= limit * (1 + 1e-12)

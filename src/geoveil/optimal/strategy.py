@@ -13,6 +13,7 @@ returns is an accident. Here it is the one of largest entropy, Σ_x π(x)·H(rep
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -118,7 +119,10 @@ def optimal_strategy(
     guesses = cells if limit < best else np.full_like(cells, int(single.argmin()))
     program = _LargestEntropy(weights, losses, limit, guesses, free=limit < best)
     pairs = _nearest_guesses(space, guesses)
-    prices, steps = np.r_[1.0 / limit, np.zeros(pairs.shape[1])], 0
+    # where little may be lost, so that the nearest report still has a chance: e^{−β·L} ≈ limit/L
+    least = float(losses[losses > 0].min()) if losses.any() else limit
+    steep = min(1.0 / limit, math.log1p(size * least / limit) / least)
+    prices, steps = np.r_[steep, np.zeros(pairs.shape[1])], 0
     for number in range(_ROUNDS):
         prices, used = program.solve(pairs, prices)
         steps += used
