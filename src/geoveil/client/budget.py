@@ -36,7 +36,7 @@ class BudgetSpent(GeoveilError):
 
 
 def left_of(limit_per_km: float, spent: Fraction) -> float:
-    """What is left of a limit as it is written, and never less than nothing."""
+    """How much of a limit, read as the decimal it is written as, is left; at least 0."""
     return max(0.0, float(as_written(limit_per_km) - spent))
 
 
@@ -170,14 +170,14 @@ class Spent:
 
 Limit = Literal["lifetime", "day", "year", "slack"]
 MOST_SLACK_NATS = 10.0
-"""What η may add up to where nobody chose, at least: of 500 reports and more, as none has more than 0.02."""
+"""Least default limit on the sum of η: at least 500 reports, as none has more than 0.02."""
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
     """What all reports in a ledger may cost together: for ever, and optionally in a day and a year.
 
-    The lifetime limit is hard, and so is that of η. The others go by the device's own clock: they hold
+    The limits on the lifetime and on η are hard. The others go by the device's own clock: they hold
     against servers.
     """
 
@@ -185,8 +185,8 @@ class Limits:
     day_per_km: float | None = None
     year_per_km: float | None = None
     slack_nats: float | None = None
-    """Of η; ``None`` for 10 nats, or as many as ε per km for ever, so that no report with an ε of 0.02 per km
-    or more meets this limit first."""
+    """Limit on the sum of η; ``None``: 10 nats, or the number of the lifetime limit where that is larger, so
+    that no report with an ε of 0.02 per km or more meets this limit first."""
 
     def broken_by(self, spent: Spent, epsilon_per_km: float, slack_nats: float) -> Limit | None:
         """Which limit one more report would break; ``None`` where none."""

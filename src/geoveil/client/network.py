@@ -149,7 +149,7 @@ class Transport(Protocol):
     """How requests travel; tests and simulations may bring their own."""
 
     def get(self, path: str, *, tag: str | None, limit: int) -> Answer:
-        """The document at a path; ``tag`` is that of the one already here."""
+        """The document at a path; ``tag`` is the ETag of the copy already here."""
 
     def post(self, path: str, body: bytes, *, limit: int) -> Answer:
         """The answer to a JSON body."""

@@ -42,7 +42,7 @@ def strict_json(content: bytes, *, doubles: bool = False) -> Any:
 
 
 def file_json(content: bytes, otherwise: str, *, doubles: bool = False) -> Any:
-    """The same of a file, which is refused in the words of ``otherwise`` where it is no such text."""
+    """The same for the content of a file; ``InvalidFile`` with the words ``otherwise`` for any other text."""
     try:
         return strict_json(content, doubles=doubles)
     except (ValueError, RecursionError):

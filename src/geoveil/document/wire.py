@@ -115,7 +115,7 @@ class MechanismDocument:
         return self.channel(self.promise)
 
     def channel(self, promise: BetweenPositions | None) -> PositionalElastic:
-        """The law as a channel, with a promise that was checked, or else with what it is found to keep."""
+        """The law as a channel, with a promise that was checked, or without: its loss is computed then."""
         return PositionalElastic.of_law(
             self.area.space(self.step), self.law, step=self.step, rim=self.rim, promise=promise
         )

@@ -126,7 +126,7 @@ class FileCrowd:
     def collected(
         self, campaign: Campaign, *, rounds: int, seed: int
     ) -> Iterator[tuple[list[Tally], IntArray]]:
-        """What comes back in each round, and where those are who reported in it."""
+        """The tallies of each round, and how many of those who reported in it are in each cell."""
         for index in range(rounds):
             mechanisms = list(campaign.mechanisms.values())
             turn = Turn(seed, index, rounds)

@@ -39,7 +39,7 @@ def silent(share: float | None, rows: int) -> None:
 
 @dataclass
 class Summand:
-    """What comes of a part: it adds to what comes of others, and says what became of the rows."""
+    """The result of a part, which adds to the results of others; and what became of its rows."""
 
     outside: OutsideCount
     read: int = field(default=0, kw_only=True)
@@ -60,15 +60,15 @@ class Work(ABC, Generic[Sum]):
 
     @abstractmethod
     def nothing(self) -> Sum:
-        """What comes of no rows at all."""
+        """The result of no rows at all."""
 
     @abstractmethod
     def locate(self, batch: Locations, outside: OutsideCount) -> tuple[Any, BoolArray]:
-        """What is reported on and which places are taken; those outside are counted, or refused."""
+        """What reports are drawn from, and which places report; those outside are counted, or refused."""
 
     @abstractmethod
     def __call__(self, part: Part) -> Sum:
-        """What comes of a part."""
+        """The result of a part."""
 
 
 class BatchWork(Work[Sum]):
@@ -76,14 +76,14 @@ class BatchWork(Work[Sum]):
 
     @abstractmethod
     def take(self, batch: Locations, total: Sum) -> None:
-        """Add what comes of some rows."""
+        """Add the result of some rows."""
 
     def __call__(self, part: Part) -> Sum:
         with part.open() as rows:
             return self.over(rows, part.before)
 
     def over(self, rows: Any, before: int = 0) -> Sum:
-        """What comes of an open table; ``before`` as many places of the file came earlier."""
+        """The result of an open table; ``before`` is how many places of the file came earlier."""
         total = self.nothing()
         total.outside.places = before  # so that an error names a place by its number
         for batch in rows:

@@ -141,7 +141,7 @@ class SparkEngine:
 def _collected(
     frame: Any, answers: Callable[..., Any], expected: Iterable[int] | None = None
 ) -> Iterator[Any]:
-    """What comes of the partitions of a frame, which is run once; an error of the work as itself."""
+    """The results of the partitions of a frame, which is run once; an error of the work is raised as is."""
     from pyspark.errors import PySparkException
 
     try:

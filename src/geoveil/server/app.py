@@ -44,7 +44,7 @@ _READY_S = 1.0
 _THREADS = 16
 _MOST_WAITING = 256
 _OUTCOMES = {"estimate-unfinished": "unfinished", "estimate-given-up": "given up"}
-"""Of attempts at an estimate, by what the worker says; all else has failed."""
+"""Event of the worker → how the metrics count an attempt at an estimate; any other event: failed."""
 _ID = re.compile(ID_PATTERN.replace("$", r"\Z"))
 ELSEWHERE = "(elsewhere)"
 """Stands for addresses that do not exist, in metrics and logs."""

@@ -55,7 +55,7 @@ class Question(CampaignSettings, frozen=True, forbid_unknown_fields=True, kw_onl
     ] = None
 
     def problems(self) -> None:
-        """Raise as those of a campaign do, and where there are no people or too many."""
+        """Raise as the settings of a campaign do, and where there are no people or too many."""
         super().problems()
         if not 1 <= self.people <= _MOST_PEOPLE:
             raise InvalidSetting(

@@ -293,7 +293,7 @@ class Campaigns:
         self._forget_all(campaign)
 
     def _forget_all(self, campaign: str) -> None:
-        """Of a campaign that is gone nothing is kept here either."""
+        """Drop all that is remembered here of a campaign that is gone."""
         self.forget(campaign)
         with self._lock:
             self._settings.pop(campaign, None)
@@ -404,7 +404,7 @@ class Campaigns:
         self.forget(current.campaign)
 
     def forget(self, campaign: str) -> None:
-        """What is kept here of a campaign that was changed is read anew."""
+        """Drop what may have changed of a campaign: the next look reads it from the store."""
         self.changes[campaign] += 1
         for cache in (self._current, self._states, self._over):
             cache.pop(campaign, None)

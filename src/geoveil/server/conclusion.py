@@ -32,11 +32,11 @@ from geoveil.trips.flows import blocks
 
 VERSION = 1
 DIGITS = 6
-"""Of what is kept beside the shares of cells."""
+"""How many digits the numbers beside the shares of cells are kept with."""
 LEVEL = 0.95
-"""Of the intervals."""
+"""Confidence level of the intervals."""
 BLOCKS = (2, 4, 8)
-"""Sides, in cells, of the blocks whose intervals are released beside those of cells."""
+"""Sides, in cells, of the blocks that are released with intervals, beside the cells."""
 LISTED = b'"kind":"centres"'
 """In documents whose cells are a list of places."""
 
@@ -346,8 +346,8 @@ PARTS: Mapping[str, Callable[[Closing], dict[str, Any]] | None] = {
     "slots": None,
     "manipulation_gain": _gain,
 }
-"""What is said about a map, in the order in which it is missed; each can be left out. Slots, where there
-are any, have maps of their own, which need the counts."""
+"""What is said about a map, the most important first; each part can be left out. Slots, where there are
+any, have maps of their own, which need the counts."""
 
 
 def read_body(body: bytes) -> dict[str, Any]:

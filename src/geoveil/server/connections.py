@@ -24,15 +24,15 @@ if TYPE_CHECKING:
     from starlette.types import Scope
 
 _HEAD_BYTES = 65_536
-"""Of all that is no body: the head of a request, what stands between its chunks and after them."""
+"""Limit on all but the body of a request: its head, what stands between its chunks and after them."""
 _FRAMING_BYTES = 8
-"""So many of them may come with each byte of a body: chunks may be short."""
+"""How many such bytes may come in addition with each byte of a body: chunks may be short."""
 _SLOWEST_BYTES_PER_S = 1_024
-"""A reader that takes less of what waits for it is cut."""
+"""A reader that is slower than this while bytes wait for it is disconnected."""
 LARGE_BYTES = 65_536
 """From here on an answer may have to wait in memory for its reader."""
 MOST_UNREAD_BYTES, MOST_UNREAD_BYTES_A_NETWORK = 64 << 20, 16 << 20
-"""Of answers that are sent as a whole, and once more of files that are sent piece by piece."""
+"""Limit on answers that are sent whole; as much again may be files that are sent piece by piece."""
 _VERSIONS = ("1.0", "1.1")
 _OF_UPGRADE = (b"upgrade", b"connection", b"http2-settings")
 

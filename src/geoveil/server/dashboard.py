@@ -186,13 +186,13 @@ class NotAnswered(GeoveilError):
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """An estimate with all that it was made from; one is known by its body, which all else follows from."""
+    """An estimate with all that it was made from. Equal bodies are equal evidence: all else follows."""
 
     body: bytes
     documents: Mapping[int, bytes] = field(compare=False)
     """Round number → its document."""
     counts: Mapping[int, IntArray] = field(compare=False)
-    """Round number → counts by report, as of the close that the estimate was made at."""
+    """Round number → counts by report when the round of the estimate closed."""
     around: bool = field(default=False, compare=False)
     """Whether people stand around the places that its cells are."""
 
@@ -245,7 +245,7 @@ def evidence_of(campaigns: Campaigns, campaign: str, number: int | None = None) 
 
 
 class RegionAnswer(NamedTuple):
-    """Of each region its share, the ends of its interval and what lies in cut cells; what is in none."""
+    """A row for each region: share, ends of the interval, share in cut cells; and the share in no region."""
 
     rows: list[tuple[float, ...]]
     left_out: float
@@ -257,7 +257,7 @@ def regions_of(
 ) -> api.Regions | Problem:
     """What is known about regions, or why that cannot be said.
 
-    Which part of every cell lies in each of them is found here too: of a large map that has 100 MiB.
+    It also computes which part of every cell lies in each of them: 100 MiB for a large map.
     """
     estimate = read_body(evidence.body)
     try:
@@ -280,8 +280,8 @@ def shares_of(
 ) -> RegionAnswer | str:
     """What is known about regions with these parts of every cell; or a sentence why that cannot be said.
 
-    The error bars of the estimate are made again, with the covariance of its cells; of few regions of many
-    cells those of the regions alone, in a tenth of the time.
+    The error bars of the estimate are made again, with the covariance of its cells; where few regions have
+    many cells, only those of the regions, in a tenth of the time.
     """
     few = len(members) <= FEW_REGIONS and members.shape[1] > MATRIX_LIMIT
     try:

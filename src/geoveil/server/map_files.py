@@ -38,14 +38,14 @@ FILE_S = 20.0
 TABLE_S = 120.0
 """How long a table may take; the processor may have other work."""
 APART_BYTES = 1 << 20
-"""A table that is made of more is made in a process of its own, which gives back what it took at its end."""
+"""A table made of more is made in a process of its own, whose memory is free again when it ends."""
 REMEMBERED_BYTES = 16 << 20
-"""Of files that were made, packed; one that is longer is made each time."""
+"""Limit on all files that are remembered, packed; a longer one is made each time."""
 _PIECE_BYTES = 16_384
 _GZIP, _EFFORT = 31, 1
-"""How zlib packs: with the head of gzip, in a tenth of the time that the file took to make."""
+"""How zlib packs: with the head of gzip, in a tenth of the time that it takes to make the file."""
 _ON_ITS_WAY_BYTES = 131_072
-"""Of a file to one reader, at most."""
+"""At most so much of a file is on its way to one reader."""
 
 
 class MadeOf(NamedTuple):
@@ -71,13 +71,13 @@ def head_of(read: Read, number: int | None) -> tuple[str, int, str]:
 
 @dataclass(frozen=True, slots=True)
 class _File:
-    """A file as it is remembered and lent to its readers: that of the largest map is a fifth as long."""
+    """A file as it is remembered and lent to its readers: packed, the largest map is a fifth as long."""
 
     tag: str
-    """Of what it was made of: somebody may have made the campaign anew meanwhile."""
+    """ETag of what it was really made of: somebody may have made the campaign anew meanwhile."""
     packed: bytes
     size: int
-    """Of what it holds, in bytes."""
+    """Length in bytes, unpacked."""
 
     async def pieces(self, *, packed: bool) -> AsyncIterator[bytes]:
         """The file piece by piece, packed as it is or unpacked on the way."""
@@ -244,7 +244,7 @@ _OF_ALL = (
 def _of_slot(
     estimate: Mapping[str, Any], maps: Sequence[Mapping[str, Any]], slot: int
 ) -> dict[str, Any]:
-    """The estimate of one slot, with the entries of that of all reports."""
+    """The estimate of one slot, with the same entries as the estimate of all reports."""
     slots = estimate["slots"]
     names, minimum = slots["names"], slots["minimum_reports"]
     if slot >= len(names):

@@ -103,7 +103,7 @@ class Problem(GeoveilError):
         return Problem, (self.name, self.detail)
 
     def body(self) -> ProblemBody:
-        """What is sent, and what stands in the results of a batch."""
+        """The body of the answer; in a batch, the result of one report."""
         kind = self.kind
         return ProblemBody(BASE + self.name, kind.title, kind.status, self.detail, self.field)
 

@@ -28,12 +28,12 @@ SLOW_CLOCKS_S = 300
 AT_ONCE_CELLS = MATRIX_LIMIT
 """Up to so many cells a mechanism is made while the operator waits, in some seconds."""
 AT_ONCE_PLACES = 512
-"""Of a list of places, which are on no grid: more take long to design for."""
+"""The same for a list of places, which are on no grid: a design for more takes long."""
 AT_ONCE_LIMITED = 512
-"""Of cells within city limits: more take a processor ten seconds and more, for each promise."""
+"""The same for cells within city limits: more take ten seconds or longer for each promise."""
 
 Documents = tuple[MechanismDocument, ...]
-"""Of one round: one for each promise, the strongest first."""
+"""The documents of one round: one for each promise, the strongest first."""
 
 
 def first_documents(
@@ -43,10 +43,10 @@ def first_documents(
     space: Placed | None = None,
     number: int = 1,
 ) -> Documents:
-    """Those of a round before the first report: every cell is as likely as any other.
+    """The documents of a round before the first report: every cell is as likely as any other.
 
-    The cells are those of the box, or of ``space``, which an operator drew. Places keep the lattice that they
-    are laid on here in all rounds and for all promises: it is what tells devices that they are the same.
+    The cells are those of the box, or of ``space``, which an operator drew. Places are laid on one lattice
+    here, for all rounds and promises: devices know by it that they are the same places.
     """
     rule = settings.rule
     try:
@@ -88,7 +88,7 @@ def _begun_in_box(
 def current_documents(
     campaign: Campaign, settings: CampaignSettings, name: str, now_s: int
 ) -> Documents:
-    """Those of the open round of a campaign, published now."""
+    """The documents of the open round of a campaign, published now."""
     since_s, until_s = _validity(settings, now_s)
     return tuple(
         publish(
@@ -115,7 +115,7 @@ def renewed(
 ) -> RoundRecord:
     """The same mechanisms in a round of its own, from now on.
 
-    What is believed has not changed, and a design is a function of what is believed.
+    Nothing new was estimated, and a design follows from the estimate.
     """
     documents = renewed_documents(current.document, settings, now_s, number)
     return replace(record_of(documents, settings, now_s), around=current.around)

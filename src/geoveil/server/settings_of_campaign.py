@@ -32,7 +32,7 @@ MOST_COUNTS = 1 << 17
 YEAR_HOURS = 8766.0
 MINUTE_HOURS = 1 / 60
 MOST_TRIP_CELLS = 512
-"""Of a campaign of trips: up to here the unknown lives on quarters of cells. Intervals of large maps may
+"""Limit for trips: up to here their ends are estimated on quarters of cells. Intervals of large maps may
 not be ready in the time of an estimate, which then says so."""
 
 

@@ -142,7 +142,7 @@ def lines_of(shape: Shape) -> list[list[list[float]]]:
 
 
 def backdrop_of(body: bytes) -> bytes:
-    """What is kept and given out of a backdrop: shapes, their kind, names of districts, no other word."""
+    """A backdrop as it is stored and served: shapes, their kind, names of districts, no other word."""
     features, districts = [], 0
     for shape in read_shapes(body):
         kind = shape.properties.get("kind")
@@ -258,7 +258,7 @@ def space_of(settings: CampaignSettings, area: Drawn) -> MaskedGrid | Points:
 
 
 def space_within(settings: CampaignSettings, area: Drawn) -> MaskedGrid | Points:
-    """The same where nothing is promised yet: only the box matters, and what reports tell apart."""
+    """The same before any promise is chosen: only the box matters, and what reports tell apart."""
     if settings.trips:
         raise InvalidSetting(
             "trips",

@@ -60,11 +60,11 @@ class TrustedClock:
         self._wall, self._uptime, self._shared, self._tell = wall, uptime, shared, tell
         self._lock = Lock()
         self.apart_s = self._logged_apart_s = 0.0
-        """Of the machine's clock before the shared one, at the last look, and as it was told."""
+        """How far the machine's clock is ahead of the shared one: at the last look, and as last logged."""
         self.compare()
         now_s = uptime()
         self._ahead_s = self._time() - now_s
-        """Of the trusted time before the uptime."""
+        """How far the trusted time is ahead of the uptime."""
         self._jumped: tuple[float, float] | None = None
         """How far the clock is ahead since it jumped, and the uptime then."""
         self._even_since_s = now_s - CERTAIN_S

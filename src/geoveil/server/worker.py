@@ -26,18 +26,18 @@ from geoveil.store import ClosingRecord, EstimateRecord, Job, PreparationRecord,
 KEEP_EVERY_S = 20.0
 """Between two signs of life while a closing is worked on."""
 CLAIM_S = 60
-"""How long a closing is ours after the last sign of life that another server process has seen; by the time
-of that one, which may then take it."""
+"""How long a closing is ours after our last sign of life. Another server process measures this by its own
+clock, and may take the closing then."""
 QUICK_S = 20.0
-"""How long an estimate may keep others waiting; a longer one goes to a process for such."""
+"""How long an estimate may keep others waiting; a longer one goes to the process for long ones."""
 LIMIT_S = 120.0
 """How long an estimate may take at all: what is ready then is published, and says what it lacks."""
 LARGE_LIMIT_S = 900.0
-"""The same where there are more cells than a mechanism is made of at once."""
+"""The same where there are more cells than a mechanism is made for while the operator waits."""
 MOST_FAILURES = 10
 """Attempts at an estimate that fail before the round is given up and the campaign goes on."""
 LONGEST_WAIT_S = 300.0
-"""Between two attempts at the same closing."""
+"""The longest wait between two attempts at the same closing."""
 ELSEWHERE_S = 5.0
 """Before a closing that another process has is looked at again."""
 _MANY_ROUNDS = 24
@@ -66,7 +66,7 @@ class Jobs:
         return ready
 
     def claim(self, job: Job, *, for_s: int, held_until_s: int = 0) -> int:
-        """Take a job for a while, or have it longer: until when; 0 where another process has it.
+        """Claim a job for a while, or again for longer; until when, 0 where another process has it.
 
         Each claim ends after the one before, also where the clock was set back, so that it is a sign of life.
         """
@@ -171,12 +171,12 @@ _FAULTS: dict[type[Exception], str] = {
 
 
 def newest_rounds(filled: list[int], before: Mapping[str, Any] | None, failures: int) -> list[int]:
-    """Of the rounds with reports those that an estimate is made from: all, or as many as there is time for.
+    """The rounds with reports that an estimate is made from: all, or as many as there is time for.
 
-    Every round has a mechanism of its own, and a step of an estimate takes them all. After the second
-    attempt that failed, and every further one, there is a quarter of them. The estimate ``before`` says how
-    many it left out: where it did the next begins with two more than it had, so that none fails for long and
-    all come back where a machine was only busy; and with three quarters of them where it was not finished.
+    Every round has a mechanism of its own, and a step of an estimate takes them all. The second attempt that
+    fails, and every further one, leaves a quarter of them. The estimate ``before`` says how many it left out:
+    where it left out any, the next begins with two more than it had, so that none fails for long and all
+    come back where a machine was only busy; where it was not finished, with three quarters of them.
     """
     most = len(filled)
     if before is not None:
@@ -247,11 +247,11 @@ class _Attempts:
     not_before_s: float = 0.0
     """By the uptime, which no clock moves."""
     claimed_until_s: int = 0
-    """By the campaigns' clock, of our own claim."""
+    """When our own claim ends, by the campaigns' clock."""
     seen_until_s: int = 0
-    """Of the claim on it when it was last submitted."""
+    """When the claim ended that stood on it when it was last submitted."""
     seen_since_s: float = 0.0
-    """By the uptime."""
+    """Since when that claim has not changed, by the uptime."""
 
 
 class _Lane:

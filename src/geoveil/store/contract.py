@@ -509,7 +509,7 @@ class Store(ABC):
             self._write(sql.MARK_COPY, at_s=at_s)
 
     def copied_at_s(self) -> int | None:
-        """Of which time this is a backup that was put back; ``None`` where it is none."""
+        """When the backup was made that this store was restored from; ``None`` where it was not."""
         copied_s: int | None = self._value("SELECT copied_at_s FROM upkeep")
         return copied_s
 

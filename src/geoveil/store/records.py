@@ -113,7 +113,7 @@ class RoundRecord:
 
 @dataclass(frozen=True, slots=True)
 class RoundTimes:
-    """What of a round tells whether it is due: all but its document, which is long."""
+    """A round without its document, which is long: enough to know whether it is due."""
 
     campaign: str
     number: int
@@ -146,7 +146,7 @@ class Upload(NamedTuple):
     id: bytes
     cell: int
     mechanism: str = ""
-    """That of the round, where it must be: a campaign that was made anew under the same id has others."""
+    """Where it is not empty, it must be the round's: a campaign made anew under the same id has others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +174,7 @@ class ClosingRecord:
     failures: int = 0
     """Attempts that failed."""
     claimed_until_s: int = field(default=0, compare=False)
-    """Of the claim on it, by the clock of whoever has it; 0: nobody."""
+    """Until when a process has claimed it, by the clock of that process; 0: nobody has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,7 +190,7 @@ class PreparationRecord:
     problem: str = ""
     """Why it cannot be, in one sentence; empty while it may."""
     claimed_until_s: int = field(default=0, compare=False)
-    """As of a closing."""
+    """The same as in a :class:`ClosingRecord`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,7 +232,7 @@ TABLES: Mapping[str, tuple[str, ...]] = MappingProxyType(
 
 
 def tables_among(existing: Iterable[tuple[str, str]]) -> Mapping[str, tuple[str, ...]]:
-    """Of :data:`TABLES` what a database of an older program has, by its tables and their columns."""
+    """The part of :data:`TABLES` that a database of an older program has: ``existing`` (table, column)."""
     pairs = set(existing)
     tables = {
         table: tuple(name for name in columns if (table, name) in pairs)

@@ -343,7 +343,7 @@ def counts_at(run: Run, campaign: str, closing: int) -> dict[int, IntArray]:
 
 
 def pairs_at(run: Run, campaign: str, closing: int) -> dict[int, IntArray]:
-    """The same as rows of number and count, of the reports that came: of pairs most never do."""
+    """The same as rows of number and count, for pairs that were reported: most never are."""
     counts: dict[int, Counter[int]] = {}
     for number, cells in run(_CLOSED_COUNTS, campaign=campaign, number=closing):
         counts.setdefault(number, Counter()).update(dict(unpacked(cells).tolist()))
@@ -374,7 +374,7 @@ def packed(cells: Mapping[int, int]) -> str:
 
 
 def unpacked(counts: str) -> IntArray:
-    """The counts again, as rows of a cell and its count; a close reads those of all rounds before it.
+    """The counts again, as rows of a cell and its count. It is fast: a close reads all earlier rounds.
 
     >>> unpacked('{"3":1,"7":2}').tolist(), unpacked('{ "3" : 1, "7" : 2 }').tolist()
     ([[3, 1], [7, 2]], [[3, 1], [7, 2]])
