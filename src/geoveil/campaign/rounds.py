@@ -336,12 +336,12 @@ class Closing:
         )
         places = {tally.channel: place for place, tally in enumerate(tallies)}
         mechanisms = {round_.number: round_.mechanisms for round_ in rounds}
-        taken = tuple(np.zeros_like(tally.counts) for tally in tallies)
+        least = tuple(np.zeros_like(tally.counts) for tally in tallies)
         most = tuple(np.zeros_like(tally.counts) for tally in tallies)
         for number, report, fewest, greatest, level in fakes:
             place = places[mechanisms[number][level]]
-            taken[place][report], most[place][report] = fewest, greatest
-        guard = Guarded(estimate, (), tallies, taken, most, named)
+            least[place][report], most[place][report] = fewest, greatest
+        guard = Guarded(estimate, (), tallies, least, most, named)
         choices = Choices((), 0, None, True) if dependent else None
         return cls(rounds, estimate, guard, waiting=waiting, choices=choices)
 
@@ -443,9 +443,9 @@ class Closing:
         people = self.estimate.distribution
         if promises == 1:
             return Attack(mechanisms, people, FAKE_SHARE, _GAIN_REPORTS, None)
-        levels = [range(each, len(mechanisms), promises) for each in range(promises)]
-        chose = [sum(r.tallies[each].total for r in self.rounds) for each in range(promises)]
-        shares = np.tile(chose, len(mechanisms) // promises).astype(np.float64)
+        levels = [range(first, len(mechanisms), promises) for first in range(promises)]
+        totals = [sum(r.tallies[place].total for r in self.rounds) for place in range(promises)]
+        shares = np.tile(totals, len(mechanisms) // promises).astype(np.float64)
         return Attack(
             mechanisms, people, FAKE_SHARE, _GAIN_REPORTS, None,
             honest_shares=shares / shares.sum(), under=levels[level],

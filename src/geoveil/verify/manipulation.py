@@ -74,10 +74,10 @@ class Attack:
         honest = expected_counts(shares, self.reports - int(self._fakes.sum()))
         self._maps = [range(rounds)] if maps is None else maps
         counts = [
-            self._reports(*each, randomness)
-            for each in zip(self.channels, everybody, honest, strict=True)
+            self._reports(channel, all_reports, rest, randomness)
+            for channel, all_reports, rest in zip(self.channels, everybody, honest, strict=True)
         ]
-        self._everybody, self._honest = (np.stack(each) for each in zip(*counts, strict=True))
+        self._everybody, self._honest = (np.stack(rows) for rows in zip(*counts, strict=True))
 
     def _reports(
         self, channel: Channel, everybody: int, honest: int, randomness: Randomness | None
@@ -131,15 +131,15 @@ class Attack:
     def _after_steps(self, counts: IntArray, steps: int) -> FloatArray:
         """(data sets, cells): the map from counts (data sets, rounds, reports) with the same sums."""
         reports = counts[0].sum(axis=1)
-        found = np.zeros((len(counts), self.size))
+        maps = np.zeros((len(counts), self.size))
         for places in self._maps:
             some = [place for place in places if reports[place]]
             if some:
                 tallies = [Tally(self.channels[place], counts[0, place]) for place in some]
                 rows = counts[:, some].reshape(len(counts), -1).astype(np.float64)
                 theta = after_steps(Observations(tallies).operator, rows, steps)
-                found += reports[some].sum() / reports.sum() * theta
-        return found
+                maps += reports[some].sum() / reports.sum() * theta
+        return maps
 
 
 @dataclass(frozen=True, eq=False)
