@@ -109,9 +109,9 @@ export class Area {
     }
     const points = Int32Array.from(unpackedIntegers(packed)); // 2³¹ and more come out below 0, as they went in
     if (points.length % 2) throw new RangeError();
-    const seen = new Set<string>();
-    for (let at = 0; at < points.length; at += 2) seen.add(`${points[at]} ${points[at + 1]}`);
-    if (seen.size < points.length / 2) throw new RangeError();
+    const distinct = new Set<string>();
+    for (let at = 0; at < points.length; at += 2) distinct.add(`${points[at]} ${points[at + 1]}`);
+    if (distinct.size < points.length / 2) throw new RangeError();
     const plane = new TangentPlane(lat, lng);
     const json = { kind: "centres", origin: [plane.lat, plane.lng], cell_km: cellKm, points: packed as Json };
     return new Area(json, plane, cellKm, undefined, points);
@@ -272,9 +272,9 @@ function centresOfPlaces(points: Int32Array, rim: number, pitchKm: number): Cent
 /** The least and the largest of some numbers. */
 export function ends(numbers: Iterable<number>): Pair {
   let [low, high] = [Infinity, -Infinity];
-  for (const each of numbers) {
-    low = Math.min(low, each);
-    high = Math.max(high, each);
+  for (const number of numbers) {
+    low = Math.min(low, number);
+    high = Math.max(high, number);
   }
   return [low, high];
 }

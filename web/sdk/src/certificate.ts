@@ -131,14 +131,14 @@ export class PositionLaw {
         }
       }
       [best, threshold] = this.lookClosely(open, end, rho, best, claimPerKm, placeOf);
-      const left: number[] = [];
+      const undecided: number[] = [];
       for (let at = 0; at < end; at += WIDE) {
         const bound = open[at + 3]!;
-        if (bound > threshold && depth < DEEPEST) left.push(open[at]!, open[at + 1]!, open[at + 2]!);
+        if (bound > threshold && depth < DEEPEST) undecided.push(open[at]!, open[at + 1]!, open[at + 2]!);
         else closed = Math.max(closed, bound);
       }
-      if (!left.length) break;
-      groups = quartered(left, parts);
+      if (!undecided.length) break;
+      groups = quartered(undecided, parts);
       parts *= 2;
     }
     return { epsilonPerKm: closed, seenPerKm: best, squares };
@@ -219,20 +219,20 @@ export class PositionLaw {
     let [best, next, size] = [bestBefore, 0, LOOKS];
     for (;;) {
       const threshold = Math.max((1 + this.tolerance) * best, claim);
-      let looked = 0;
-      for (; next < order.length && looked < size; next++) {
+      let looks = 0;
+      for (; next < order.length && looks < size; next++) {
         const at = order[next]!;
         const [number, east, north, bound, alone, ...mean] = open.subarray(at, at + WIDE) as unknown as Square;
         if (bound <= threshold) continue;
         const place = placeOf(number, east, north);
         if (alone <= (1 - 0.75 * this.tolerance) * threshold && !this.fewAhead(place, mean)) continue;
-        const [seen, most] = this.steepest.at(place, mean, rho, threshold);
+        const [loss, most] = this.steepest.at(place, mean, rho, threshold);
         open[at + 3] = Math.min(bound, most);
-        best = Math.max(best, seen);
+        best = Math.max(best, loss);
         if (claim > 0 && best > claim) return [best, Infinity]; // broken, whatever the rest shows
-        looked++;
+        looks++;
       }
-      if (!looked) return [best, threshold];
+      if (!looks) return [best, threshold];
       size = Math.max(LOOKS, Math.floor(ENTRIES / this.weights.length));
     }
   }

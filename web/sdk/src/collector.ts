@@ -31,17 +31,17 @@ export class Address {
   readonly reportsUrl: string;
 
   constructor(url: string | URL, insecure: boolean) {
-    let given: URL | undefined;
+    let link: URL | undefined;
     try {
-      given = new URL(url);
+      link = new URL(url);
     } catch {} // said below
-    const path = given && LINK.exec(given.href);
-    if (!given || !path) {
+    const path = link && LINK.exec(link.href);
+    if (!link || !path) {
       throw new InvalidInput("url must be a campaign's link, such as https://collector.example/c/lyon");
     }
-    if (given.protocol === "http:" && !insecure && !LOOPBACK.test(given.hostname)) throw new Refused("insecure");
-    const base = given.origin + path[1]!;
-    this.origin = given.origin.replace(/\.(?=:\d+$|$)/, ""); // with a dot at its end a host is the same
+    if (link.protocol === "http:" && !insecure && !LOOPBACK.test(link.hostname)) throw new Refused("insecure");
+    const base = link.origin + path[1]!;
+    this.origin = link.origin.replace(/\.(?=:\d+$|$)/, ""); // with a dot at its end a host is the same
     this.campaign = path[2]!;
     this.name = `${this.origin}${path[1]}/c/${this.campaign}`;
     this.mechanismUrl = `${base}/api/campaigns/${this.campaign}/mechanism`;
@@ -122,9 +122,9 @@ async function readUpTo(response: Response, limit: number): Promise<Uint8Array> 
   return body;
 }
 
-function waitOf(given: string): number {
-  if (/^\s*\d+\s*$/.test(given)) return Math.min(Number(given), 1e9);
-  return Math.max(0, (Date.parse(given) - Date.now()) / 1000) || 0; // of no date none
+function waitOf(header: string): number {
+  if (/^\s*\d+\s*$/.test(header)) return Math.min(Number(header), 1e9);
+  return Math.max(0, (Date.parse(header) - Date.now()) / 1000) || 0; // of no date none
 }
 
 /** At most `attempts` tries within `totalS`; the k-th pause is random, up to `firstS`·2ᵏ. */
@@ -143,7 +143,7 @@ function jitter(): number {
 // --- The collector: a document to fetch, a report to hand over, both with patience
 
 /** What a device accepts. */
-export interface Wanted {
+export interface Accepted {
   readonly maxEpsilonPerKm: number;
   readonly promisePerKm: number | undefined;
   readonly nowS: number;
@@ -175,8 +175,8 @@ export class Collector {
    * The current document, in its time and within the limit; all is checked but its certificate. All levels are
    * asked for, so that asking does not show the choice: the one chosen, or the strongest promise.
    */
-  async mechanism({ maxEpsilonPerKm, promisePerKm, nowS, trip }: Wanted): Promise<MechanismDocument> {
-    const levels = await this.fetched(nowS);
+  async mechanism({ maxEpsilonPerKm, promisePerKm, nowS, trip }: Accepted): Promise<MechanismDocument> {
+    const levels = await this.fetchLevels(nowS);
     const chosen = (level: MechanismDocument): boolean => level.promise.epsilonPerKm === promisePerKm;
     const document = promisePerKm === undefined ? levels[0] : levels.find(chosen);
     if (!document) throw new Refused("level");
@@ -196,7 +196,7 @@ export class Collector {
   slot({ slots }: MechanismDocument, nowS: number): number | undefined {
     if (!slots) return undefined;
     const { aheadS } = this;
-    const [slot, theirs] = [nowS, nowS + aheadS].map((timeS) => knownSlot(slots, timeS));
+    const [slot, theirs] = [nowS, nowS + aheadS].map((timeS) => checkedSlot(slots, timeS));
     if (slot === undefined || slot === null) throw new Refused("slot");
     if (slot !== theirs && Math.abs(aheadS) > CLOCK_SKEW_S) throw new Refused("clocks");
     return slot;
@@ -207,7 +207,7 @@ export class Collector {
     return this.latest?.levels ?? [];
   }
 
-  private async fetched(nowS: number): Promise<MechanismDocument[]> {
+  private async fetchLevels(nowS: number): Promise<MechanismDocument[]> {
     const answer = await this.patiently(() => this.transport.get(this.address.mechanismUrl, LARGEST_ANSWER));
     if (!answer) throw new Refused("unreachable");
     this.aheadS = (answer.dateS ?? nowS) - nowS;
@@ -267,7 +267,7 @@ export class Collector {
   }
 }
 
-function knownSlot(slots: Slots, timeS: number): number | null {
+function checkedSlot(slots: Slots, timeS: number): number | null {
   try {
     return slotAt(slots, timeS);
   } catch {

@@ -15,7 +15,7 @@ import type { MechanismDocument, Promised } from "./document.ts";
 import { Exact, leftOf } from "./exact.ts";
 import type { Again, Period } from "./keys.ts";
 import { type Charge, dayOf, type Drawn, Ledger, leftInWords, type Limits, type Round, type Spent } from "./ledger.ts";
-import { type Beyond, checkGiven, drawFrom, type Locate } from "./location.ts";
+import { type Beyond, checkLocate, drawFrom, type Locate } from "./location.ts";
 import { InvalidInput, Refused, Unacknowledged } from "./refusal.ts";
 import { IndexedDbStorage, type LedgerStorage } from "./storage.ts";
 import { amount, explainDocument, explainNearby, explainPromise } from "./words.ts";
@@ -169,14 +169,14 @@ export class Device {
 
   /**
    * What a report would be drawn from, every check passed, that of the budget included; or the report that was made
-   * already. Reads no location and charges nothing. `seen` gets the document before its certificate, which takes
+   * already. Reads no location and charges nothing. `show` gets the document before its certificate, which takes
    * longest, and all that the campaign offers to choose among, the strongest promise first.
    */
-  async offered(seen?: Seen): Promise<MechanismDocument | Charge> {
+  async offered(show?: Seen): Promise<MechanismDocument | Charge> {
     const nowS = this.nowS();
     const before = await this.earlier(nowS);
     if (before) return before;
-    const [document, current] = await this.current(nowS, { seen });
+    const [document, current] = await this.current(nowS, { show });
     const earlier = await this.ledger.reported(current.campaign, this.period(nowS, document), document.id);
     if (!earlier) await this.ledger.check(current, this.limits, nowS);
     return earlier ?? document;
@@ -233,7 +233,7 @@ export class Device {
   // --- One report
 
   private async send(ends: [Locate, Locate?], outside: Beyond): Promise<Receipt> {
-    ends.forEach(checkGiven);
+    ends.forEach(checkLocate);
     if (oneOf("outside", outside, ["clamp", "refuse"]) === "refuse") console.warn(SILENCE_TELLS);
     return this.delivered(await this.reported(ends, outside));
   }
@@ -248,10 +248,10 @@ export class Device {
     const accepted = await this.ledger.accept(current, period, this.limits, nowS);
     if ("cell" in accepted) return accepted;
     try {
-      const begun = await drawFrom(where, document, accepted.draw, outside);
-      const drawn = end === undefined ? begun : { ...begun, to: await drawFrom(end, document, accepted.end, outside) };
+      const start = await drawFrom(where, document, accepted.draw, outside);
+      const cells = end === undefined ? start : { ...start, to: await drawFrom(end, document, accepted.end, outside) };
       const slot = this.collector.slot(document, this.nowS()); // in which the location was read: that may take hours
-      return await this.ledger.charge(current, period, this.limits, nowS, accepted.report, drawn, slot);
+      return await this.ledger.charge(current, period, this.limits, nowS, accepted.report, cells, slot);
     } finally {
       accepted.draw.fill(0); // beside what is sent, it would tell from where
       accepted.end.fill(0);
@@ -271,7 +271,7 @@ export class Device {
   /** The current mechanism within what this device was told to accept, and as the ledger knows it. */
   private async current(
     nowS: number,
-    { seen, trip }: { seen?: Seen | undefined; trip?: boolean | undefined },
+    { show, trip }: { show?: Seen | undefined; trip?: boolean | undefined },
   ): Promise<[MechanismDocument, Round]> {
     const { maxEpsilonPerKm, promisePerKm } = this.options;
     let document: MechanismDocument;
@@ -282,7 +282,7 @@ export class Device {
       if (problem instanceof Refused && problem.reason === "expired") await this.ledger.forgetEnded(nowS);
       throw problem;
     }
-    seen?.(document, this.collector.levels);
+    show?.(document, this.collector.levels);
     if (!(await this.ledger.certified(document.timeless))) await refusing(() => document.checkPromise());
     return [
       document,
@@ -310,16 +310,16 @@ export class Device {
     const receipt = await this.receipt(charge);
     if (receipt.acknowledged) return receipt;
     const waits = await this.collector.count(charge).catch(async (problem: unknown) => {
-      if (problem instanceof Refused) await this.noted(charge, problem.detail);
+      if (problem instanceof Refused) await this.note(charge, problem.detail);
       throw problem;
     });
     if (waits) throw new Unacknowledged(receipt, waits.why, waits.problem);
-    await this.noted(charge);
+    await this.note(charge);
     return { ...receipt, acknowledged: true };
   }
 
   /** Note what became of a report; where the ledger fails now, `flush` asks again. */
-  private async noted(charge: Charge, problem = ""): Promise<void> {
+  private async note(charge: Charge, problem = ""): Promise<void> {
     try {
       await this.ledger.mark(charge.report, problem ? "refused" : "acknowledged", problem);
       if (problem === "campaign-ended") await this.ledger.end(charge.campaign);

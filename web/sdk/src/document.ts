@@ -41,8 +41,8 @@ const FIELDS = [
 const OPTIONAL = ["slots", "trips"];
 
 /** Documents whose certificate was computed by this program, by `timeless`, and whether they keep their promise. */
-const KEPT = new Map<string, boolean>();
-const MOST_KEPT = 256;
+const VERDICTS = new Map<string, boolean>();
+const MOST_VERDICTS = 256;
 
 /** ε per km and η: what is promised between any two positions. */
 export interface Promised {
@@ -101,22 +101,22 @@ export class MechanismDocument {
 
   /** Refuse it unless its whole numbers keep the promise between any two positions; takes longest by far. */
   checkPromise(): void {
-    const kept = KEPT.get(this.timeless) ?? this.law.keeps(this.promise.epsilonPerKm, this.promise.slackNats);
-    if (KEPT.size >= MOST_KEPT) KEPT.clear();
-    KEPT.set(this.timeless, kept);
-    require(kept, "certificate");
+    const holds = VERDICTS.get(this.timeless) ?? this.law.keeps(this.promise.epsilonPerKm, this.promise.slackNats);
+    if (VERDICTS.size >= MOST_VERDICTS) VERDICTS.clear();
+    VERDICTS.set(this.timeless, holds);
+    require(holds, "certificate");
   }
 
   /** The document, checked in every respect but its certificate ({@link checkPromise}). */
-  static async read(given: Uint8Array | Json): Promise<MechanismDocument> {
-    const parsed = given instanceof Uint8Array ? parse(given, LARGEST_BYTES) : given;
+  static async read(source: Uint8Array | Json): Promise<MechanismDocument> {
+    const parsed = source instanceof Uint8Array ? parse(source, LARGEST_BYTES) : source;
     require(isObject(parsed), "json");
     const { id: claimed, ...values } = parsed;
     const { area, law, slots } = checked(values);
-    const told = { ...values, space: area.json };
-    const id = await sha256(canonicalText(told));
+    const content = { ...values, space: area.json };
+    const id = await sha256(canonicalText(content));
     require((claimed ?? id) === id, "id");
-    const timeless = await sha256(canonicalText({ ...told, round: 0, not_before: 0, expires: 0 }));
+    const timeless = await sha256(canonicalText({ ...content, round: 0, not_before: 0, expires: 0 }));
     return new MechanismDocument(id, timeless, values, area, law, slots);
   }
 
@@ -134,14 +134,14 @@ export class MechanismDocument {
     const listed = parsed["levels"];
     const several = Array.isArray(listed) && listed.length >= 2 && listed.length <= MOST_LEVELS;
     require(several, "levels");
-    for (const each of listed) {
-      require(isObject(each), "json");
-      require(each["id"] != null, "id");
-      const size = sound("json", () => new TextEncoder().encode(canonicalText(each)).length);
+    for (const entry of listed) {
+      require(isObject(entry), "json");
+      require(entry["id"] != null, "id");
+      const size = sound("json", () => new TextEncoder().encode(canonicalText(entry)).length);
       require(size <= LARGEST_BYTES, "size");
     }
     const levels: MechanismDocument[] = [];
-    for (const each of listed) levels.push(await MechanismDocument.read(each));
+    for (const entry of listed) levels.push(await MechanismDocument.read(entry));
     checkTogether(levels);
     return levels;
   }
@@ -155,13 +155,13 @@ export async function tagOf(levels: readonly MechanismDocument[]): Promise<strin
 
 // --- Entries of a document that may come from anybody: each is checked, or refused by name
 
-function parse(given: Uint8Array, most: number): Json {
-  require(given.length <= most, "size");
-  return sound("json", () => strictJson(given));
+function parse(body: Uint8Array, most: number): Json {
+  require(body.length <= most, "size");
+  return sound("json", () => strictJson(body));
 }
 
 /** What `make` returns; what it cannot make is refused. */
-function sound<Made>(reason: string, make: () => Made): Made {
+function sound<Value>(reason: string, make: () => Value): Value {
   try {
     return make();
   } catch (problem) {
@@ -176,8 +176,8 @@ function checked(values: JsonObject): { area: Area; law: WholeLaw; slots: Slots 
   const stated = values["geoveil"] === VERSION && values["kind"] === KIND;
   require(stated, "version");
   const complete = FIELDS.every((field) => Object.hasOwn(values, field));
-  const known = Object.keys(values).every((field) => FIELDS.includes(field) || OPTIONAL.includes(field));
-  require(complete && known, "fields");
+  const noOther = Object.keys(values).every((field) => FIELDS.includes(field) || OPTIONAL.includes(field));
+  require(complete && noOther, "fields");
   const begins = whole(values, "not_before", 0, LATEST_S);
   require(begins < whole(values, "expires", 0, LATEST_S), "times");
   require(!Object.hasOwn(values, "trips") || values["trips"] === true, "trips");

@@ -25,11 +25,11 @@ export function newKey(): Uint8Array<ArrayBuffer> {
 }
 
 export async function bitsOf(key: Uint8Array<ArrayBuffer>, mechanism: string, period: Period): Promise<Bits> {
-  const told = `${mechanism} ${period.again} ${period.number}`;
-  const named = await hmac(key, `geoveil report id ${told}`);
-  const drawn = await hmac(key, `geoveil report draw ${told}`);
-  const ended = await hmac(key, `geoveil report end ${told}`);
-  return { report: hex(named.subarray(0, 16)), draw: drawn.slice(0, 16), end: ended.slice(0, 16) };
+  const context = `${mechanism} ${period.again} ${period.number}`;
+  const report = await hmac(key, `geoveil report id ${context}`);
+  const draw = await hmac(key, `geoveil report draw ${context}`);
+  const end = await hmac(key, `geoveil report end ${context}`);
+  return { report: hex(report.subarray(0, 16)), draw: draw.slice(0, 16), end: end.slice(0, 16) };
 }
 
 /** The key so many numbers later; nobody can go back from it. */

@@ -58,10 +58,10 @@ export class WholeLaw {
   keeps(epsilonPerKm: number, slackNats: number): boolean {
     if (this.slackAt(epsilonPerKm) > slackNats) return false;
     const law = this.positions();
-    let found = law.certify(epsilonPerKm);
-    const open = found.seenPerKm <= epsilonPerKm && epsilonPerKm < found.epsilonPerKm && found.epsilonPerKm < Infinity;
-    if (open) found = law.certify(); // neither shown nor broken: what a design goes by decides
-    return found.epsilonPerKm <= epsilonPerKm;
+    const { seenPerKm, epsilonPerKm: boundPerKm } = law.certify(epsilonPerKm);
+    const open = seenPerKm <= epsilonPerKm && epsilonPerKm < boundPerKm && boundPerKm < Infinity;
+    // neither shown nor broken: the answer without a claim decides, as it does in a design
+    return (open ? law.certify().epsilonPerKm : boundPerKm) <= epsilonPerKm;
   }
 
   /** The law in kilometres, for its certificate. */

@@ -172,7 +172,7 @@ export class Ledger {
     limits: Limits,
     nowS: number,
     report: string,
-    drawn: Drawn & { to?: Drawn },
+    cells: Drawn & { to?: Drawn },
     slot?: number,
   ): Promise<Charge> {
     return this.change(async (book) => {
@@ -180,7 +180,7 @@ export class Ledger {
       if (earlier) return earlier;
       check(book, current, limits, nowS);
       const { campaign, number: round, mechanism, promise } = current;
-      const paid = { campaign, round, mechanism, report, slot, ...promise, ...drawn, day: dayOf(nowS) };
+      const paid = { campaign, round, mechanism, report, slot, ...promise, ...cells, day: dayOf(nowS) };
       const charge: Charge = { ...paid, state: "sent", problem: "" };
       book.charges.push(charge);
       await moveOn(book, campaign, period);
@@ -209,15 +209,15 @@ export class Ledger {
   // --- The book
 
   private async load(): Promise<{ book: Book; version: number }> {
-    let kept: Kept | undefined;
+    let entry: Kept | undefined;
     try {
-      kept = await this.storage.load();
+      entry = await this.storage.load();
     } catch (problem) {
       throw new Refused("ledger-unreadable", nameOf(problem));
     }
-    if (kept === undefined) return { book: { format: FORMAT, campaigns: {}, charges: [], certified: {} }, version: 0 };
-    if (!isWhole(kept.version, 1) || !isBook(kept.book)) throw new Refused("ledger-unreadable");
-    return { book: kept.book, version: kept.version };
+    if (entry === undefined) return { book: { format: FORMAT, campaigns: {}, charges: [], certified: {} }, version: 0 };
+    if (!isWhole(entry.version, 1) || !isBook(entry.book)) throw new Refused("ledger-unreadable");
+    return { book: entry.book, version: entry.version };
   }
 
   private async book(): Promise<Book> {
@@ -275,7 +275,7 @@ function spent(book: Book, origin: string, nowS: number): Spent {
   };
 }
 
-function each(limits: Limits, sums: Spent): ["lifetime" | "day" | "year", number, Exact][] {
+function limitRows(limits: Limits, sums: Spent): ["lifetime" | "day" | "year", number, Exact][] {
   const all = [
     ["lifetime", limits.lifetime, sums.lifetime],
     ["day", limits.day, sums.day],
@@ -289,7 +289,7 @@ function check(book: Book, current: Round, limits: Limits, nowS: number): void {
   if (space !== null && space !== current.space) throw new Refused("space");
   const sums = spent(book, "", nowS);
   const { epsilonPerKm, slackNats } = current.promise;
-  for (const [which, limit, sofar] of [...each(limits, sums), ["slack", limits.slack, sums.slack] as const]) {
+  for (const [which, limit, sofar] of [...limitRows(limits, sums), ["slack", limits.slack, sums.slack] as const]) {
     const cost = Exact.of(which === "slack" ? slackNats : epsilonPerKm);
     if (sofar.plus(cost).isAbove(Exact.of(limit))) throw new Refused("budget", which);
   }
@@ -298,7 +298,7 @@ function check(book: Book, current: Round, limits: Limits, nowS: number): void {
 /** How much is left of each limit, as the end of a sentence. */
 export function leftInWords(limits: Limits, sums: Spent): string {
   const words = { lifetime: "", day: "today ", year: "within 365 days " };
-  const [first, ...others] = each(limits, sums).map(
+  const [first, ...others] = limitRows(limits, sums).map(
     ([which, limit, sofar]) => `${words[which]}${roundedDown(leftOf(limit, sofar))} of ${roundedDown(limit)}`,
   );
   return `${first} per km are left${others.length ? ` (${others.join("; ")})` : ""}`;
@@ -364,10 +364,10 @@ function isBook(value: unknown): value is Book {
 function isPage(page: unknown): boolean {
   if (!isObject(page)) return false;
   const { space, expiresS, again, next, key } = page;
-  const known = (space === null || typeof space === "string") && (expiresS === null || isWhole(expiresS, 0));
-  if (key === null) return known && again === null && next === null;
+  const valid = (space === null || typeof space === "string") && (expiresS === null || isWhole(expiresS, 0));
+  if (key === null) return valid && again === null && next === null;
   const usual = again === "never" || again === "day" || again === "round";
-  return known && usual && isWhole(next, 0) && typeof key === "string" && unhex(key)?.length === 32;
+  return valid && usual && isWhole(next, 0) && typeof key === "string" && unhex(key)?.length === 32;
 }
 
 function isCharge(charge: unknown): boolean {
@@ -380,8 +380,8 @@ function isCharge(charge: unknown): boolean {
   const places = isDrawn(charge) && (to === undefined || (isObject(to) && isDrawn(to)));
   const wholes = isWhole(charge["round"], 1) && isWhole(charge["day"], 0);
   const slotted = charge["slot"] === undefined || isWhole(charge["slot"], 0);
-  const known = state === "sent" || state === "acknowledged" || state === "refused";
-  return texts && costs && places && wholes && slotted && known;
+  const validState = state === "sent" || state === "acknowledged" || state === "refused";
+  return texts && costs && places && wholes && slotted && validState;
 }
 
 function isDrawn({ cell, lat, lng }: Record<string, unknown>): boolean {

@@ -32,33 +32,33 @@ interface Measured {
 export function browserLocation(options: Measured = {}): () => Promise<Fix> {
   return () =>
     new Promise((resolve, reject) => {
-      const wanted = { enableHighAccuracy: true, maximumAge: 0, timeout: 30_000, ...options };
+      const settings = { enableHighAccuracy: true, maximumAge: 0, timeout: 30_000, ...options };
       navigator.geolocation.getCurrentPosition(
         ({ coords }) => {
           resolve({ lat: coords.latitude, lng: coords.longitude, accuracyKm: coords.accuracy / 1000 });
         },
         reject,
-        wanted,
+        settings,
       );
     });
 }
 
 /** Refuse what is neither a fix nor a function, without its value. */
-export function checkGiven(given: Locate | undefined): void {
-  const fix = typeof given === "object" && given !== null && "lat" in given && "lng" in given;
-  if (!fix && typeof given !== "function")
+export function checkLocate(where: Locate | undefined): void {
+  const fix = typeof where === "object" && where !== null && "lat" in where && "lng" in where;
+  if (!fix && typeof where !== "function")
     throw new InvalidInput("report must be given lat and lng, or a function that reads them");
 }
 
 /** Read the location and draw from it; the same work everywhere. */
 export async function drawFrom(
-  given: Locate,
+  where: Locate,
   document: MechanismDocument,
   bits: Uint8Array,
   outside: Beyond,
 ): Promise<Drawn> {
   const { area, law } = document;
-  const { lat, lng, accuracyKm } = { ...(typeof given === "function" ? await given() : given) } as Partial<Fix>;
+  const { lat, lng, accuracyKm } = { ...(typeof where === "function" ? await where() : where) } as Partial<Fix>;
   const numbers = typeof lat === "number" && typeof lng === "number" && Number.isFinite(lng);
   if (!numbers || !(Math.abs(lat) <= 90)) throw new Refused("location");
   if (accuracyKm !== undefined) checkAccuracy(lat, lng, accuracyKm, area.cellKm);

@@ -79,10 +79,10 @@ function checkedStarts(starts: Json, every: Every, slots: number): number[] {
   }
   const minutes = starts as number[];
   const rise = minutes.every((start, at) => at === 0 || start > (minutes[at - 1] as number));
-  const wanted = slots + (every === "once" ? 1 : 0);
+  const count = slots + (every === "once" ? 1 : 0);
   const [first, last] = [minutes[0] ?? -1, minutes.at(-1) ?? -1];
   const inside = every === "once" ? first >= 0 : first === 0 && last < MINUTES[every];
-  if (!rise || minutes.length !== wanted || !inside) {
+  if (!rise || minutes.length !== count || !inside) {
     throw new RangeError();
   }
   return minutes;

@@ -33,7 +33,7 @@ export class Steepest {
   private readonly atMost: Float64Array;
   private readonly withinMost: Float64Array;
   /** The largest so far: at q, squared, and within ρ. */
-  private seen = 0;
+  private squared = 0;
   private most = 0;
 
   constructor(east: Float64Array, north: Float64Array, cone: RoundedCone) {
@@ -74,13 +74,13 @@ export class Steepest {
       this.bound(tile, place, mean, steep, change, rho);
       if (withinMost[tile]! > withinMost[first]!) first = tile;
     }
-    [this.seen, this.most] = [0, 0];
+    [this.squared, this.most] = [0, 0];
     this.look(first, place, mean, rho, enough);
     for (let tile = 0; tile < tiles.length; tile++) {
-      const none = atMost[tile]! ** 2 <= this.seen && withinMost[tile]! <= this.most; // is larger
+      const none = atMost[tile]! ** 2 <= this.squared && withinMost[tile]! <= this.most; // is larger
       if (!none && tile !== first) this.look(tile, place, mean, rho, enough);
     }
-    return [Math.sqrt(this.seen), this.most * (1 + 1e-12) + mean[5]];
+    return [Math.sqrt(this.squared), this.most * (1 + 1e-12) + mean[5]];
   }
 
   private look(tile: number, place: Pair, mean: Mean, rho: number, enough: number): void {
@@ -119,7 +119,7 @@ export class Steepest {
   private walk({ first, end }: Tile, place: Pair, mean: Mean, rho: number): void {
     const { cone } = this;
     const [ge, gn, jee, jen, jnn] = mean;
-    let { seen, most } = this;
+    let { squared, most } = this;
     for (let centre = first; centre < end; centre++) {
       const east = place[0] - this.east[centre]!;
       const north = place[1] - this.north[centre]!;
@@ -135,8 +135,8 @@ export class Steepest {
       const en = bend * east * north - jen;
       const nn = rate + bend * north * north - jnn;
       most = Math.max(most, longest(be, bn, ee, en, nn, rho) + ((rho * rho) / 2) * cone.bendChange(r, rho));
-      seen = Math.max(seen, be * be + bn * bn);
+      squared = Math.max(squared, be * be + bn * bn);
     }
-    [this.seen, this.most] = [seen, most];
+    [this.squared, this.most] = [squared, most];
   }
 }

@@ -17,10 +17,10 @@ export interface LedgerStorage {
 
 /** A ledger that ends with the program: for tests, and for apps that keep `snapshot` themselves. */
 export class MemoryStorage implements LedgerStorage {
-  private kept: Kept | undefined;
+  private entry: Kept | undefined;
 
-  constructor(kept?: Kept) {
-    this.kept = kept && structuredClone(kept);
+  constructor(entry?: Kept) {
+    this.entry = entry && structuredClone(entry);
   }
 
   load(): Promise<Kept | undefined> {
@@ -28,13 +28,13 @@ export class MemoryStorage implements LedgerStorage {
   }
 
   save(book: unknown, version: number): Promise<boolean> {
-    if ((this.kept?.version ?? 0) !== version) return Promise.resolve(false);
-    this.kept = structuredClone({ book, version: version + 1 });
+    if ((this.entry?.version ?? 0) !== version) return Promise.resolve(false);
+    this.entry = structuredClone({ book, version: version + 1 });
     return Promise.resolve(true);
   }
 
   snapshot(): Kept | undefined {
-    return structuredClone(this.kept);
+    return structuredClone(this.entry);
   }
 }
 
@@ -58,15 +58,15 @@ export class IndexedDbStorage implements LedgerStorage {
   async save(book: unknown, version: number): Promise<boolean> {
     const transaction = (await this.database()).transaction(STORE, "readwrite", { durability: "strict" });
     const store = transaction.objectStore(STORE);
-    const done = new Promise<void>((resolve, reject) => {
+    const completion = new Promise<void>((resolve, reject) => {
       transaction.oncomplete = () => resolve();
       transaction.onabort = transaction.onerror = () => reject(transaction.error ?? new Error("aborted"));
     });
-    done.catch(() => undefined); // whoever awaits it is told
-    const kept = await answer<Kept | undefined>(store.get(ENTRY));
-    const current = (kept?.version ?? 0) === version;
+    completion.catch(() => undefined); // whoever awaits it is told
+    const entry = await answer<Kept | undefined>(store.get(ENTRY));
+    const current = (entry?.version ?? 0) === version;
     if (current) store.put({ book, version: version + 1 }, ENTRY);
-    await done; // the charge is on the disk before anything is sent
+    await completion; // the charge is on the disk before anything is sent
     return current;
   }
 
