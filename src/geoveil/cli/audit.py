@@ -139,35 +139,33 @@ _STATUS = {
 
 def _fetched(link: str) -> tuple[MechanismDocument, ...]:
     """What a campaign's link publishes now: the strongest promise first."""
-    given = link
-    if "@" in link:  # a password may stand there
-        link = "the link"
+    shown = "the link" if "@" in link else link  # a password may stand there
     try:
-        address = Address.of(given.strip().removesuffix("/mechanism"), insecure=True)
+        address = Address.of(link.strip().removesuffix("/mechanism"), insecure=True)
     except InvalidInput:
         raise InvalidFile(
-            f"{link} must be a campaign's link, such as {_LINK}, with nothing before its host and nothing "
+            f"{shown} must be a campaign's link, such as {_LINK}, with nothing before its host and nothing "
             "after the campaign's name"
         ) from None
     try:
         answer = Network(address).get(address.mechanism_path, tag=None, limit=LARGEST_ANSWER)
     except Unreachable as failure:
         why = _FAILURES.get(str(failure), "no whole answer came in time")
-        raise InvalidFile(f"{link} must answer with a mechanism document; {why}") from None
+        raise InvalidFile(f"{shown} must answer with a mechanism document; {why}") from None
     except Refused as failure:
         more = f" ({failure.detail})" if failure.detail else ""
         raise InvalidFile(
-            f"{link} must answer with a mechanism document; {REASONS[failure.reason]}{more}"
+            f"{shown} must answer with a mechanism document; {REASONS[failure.reason]}{more}"
         ) from None
     if answer.status != 200:
         why = _STATUS.get(answer.status, "try again later, or ask whoever gave you the link")
         raise InvalidFile(
-            f"{link} must answer with a mechanism document, not with {answer.status}; {why}"
+            f"{shown} must answer with a mechanism document, not with {answer.status}; {why}"
         )
     try:
         return MechanismDocument.read_levels(answer.body, certified=True)
     except RefusedDocument as problem:
-        raise InvalidFile(f"{link}: {problem}") from None
+        raise InvalidFile(f"{shown}: {problem}") from None
 
 
 def _from_file(document: str) -> tuple[MechanismDocument, ...]:
@@ -180,14 +178,14 @@ def _from_file(document: str) -> tuple[MechanismDocument, ...]:
 
 
 def _published_in_words(document: MechanismDocument, levels: int) -> str:
-    told = f"round {document.round} of the campaign {document.campaign}"
+    words = f"round {document.round} of the campaign {document.campaign}"
     if levels > 1:
-        told = f"the strongest of the {levels} promises in {told}"
+        words = f"the strongest of the {levels} promises in {words}"
     try:
         until = datetime.fromtimestamp(document.expires_s, UTC)
     except (ValueError, OverflowError, OSError):  # a year that no calendar here has
-        return f"{told}, for longer than the year 9999"
-    return f"{told}, until {until:%Y-%m-%d %H:%M} UTC"
+        return f"{words}, for longer than the year 9999"
+    return f"{words}, until {until:%Y-%m-%d %H:%M} UTC"
 
 
 def _people(
@@ -196,18 +194,18 @@ def _people(
     """Where people are: as the file says, in the cells of the mechanism, or everywhere alike."""
     if prior is None:
         return uniform(mechanism.space.size)
-    given = prior.read(console, locations.Reading(), on=mechanism.space)
-    if given.space != mechanism.space:
+    result = prior.read(console, locations.Reading(), on=mechanism.space)
+    if result.space != mechanism.space:
         raise InvalidFile(f"{prior.source} must have the cells of the mechanism; it has others")
-    return given.share
+    return result.share
 
 
 def _values(report: AuditReport) -> dict[str, Any]:
-    found = report.certificate
+    checked = report.certificate
     names = ("holds", "epsilon_per_km", "epsilon", "worst_pair", "slack_nats", "worst_place_km",
              "exact", "how", "problem")  # fmt: skip
-    certificate = found and {name: getattr(found, name) for name in names} | {
-        name: json_number(getattr(found, name)) for name in ("epsilon_per_km", "epsilon")
+    certificate = checked and {name: getattr(checked, name) for name in names} | {
+        name: json_number(getattr(checked, name)) for name in ("epsilon_per_km", "epsilon")
     }
     return {
         "passed": report.passed,

@@ -65,17 +65,17 @@ class MechanismChoice:
         cls, name: str, promise: Mapping[str, float | None], between: Between | None = None
     ) -> MechanismChoice:
         """Check a name, or that of a file, with the promises that were given."""
-        given = {key: value for key, value in promise.items() if value is not None}
-        choice = cls(name, given, between)
+        chosen = {key: value for key, value in promise.items() if value is not None}
+        choice = cls(name, chosen, between)
         if between is not None and name != ELASTIC:
             raise click.UsageError(
                 f"--between is for --mechanism {ELASTIC}; {name} has one kind of promise"
             )
         if not choice.is_document:
             choice._check()
-        elif given:
+        elif chosen:
             raise click.UsageError(
-                f"{_flags(given)} must be left out with --mechanism {name}: documents have their own promise"
+                f"{_flags(chosen)} must be left out with --mechanism {name}: documents have their own promise"
             )
         return choice
 
@@ -98,8 +98,8 @@ class MechanismChoice:
         # β is a number of the elastic mechanism between cells
         between_cells = self.between == "cells" or "beta_per_km" in self.promise
         if self.name == ELASTIC and grid is not None and not between_cells:
-            asked: dict[str, Any] = {**self.promise}
-            return gv.elastic(grid, **asked, between="positions")
+            arguments: dict[str, Any] = {**self.promise}
+            return gv.elastic(grid, **arguments, between="positions")
         kind = MECHANISMS[self.name]
         built: AnyMechanism = kind(**self.promise) if grid is None else kind(grid, **self.promise)
         return built
@@ -132,8 +132,8 @@ def describe(mechanism: AnyMechanism, who: str = "", *, trips: bool = False) -> 
     document = mechanism_to_dict(mechanism)
     said = promise_in_words(mechanism, who=who, trips=trips)
     promise = said["promise"] if mechanism.guarantee else None
-    told = {"guarantee": promise, "explanation": said["so"]}
-    return {**told, "mechanism_id": document_id(document), "mechanism": document}
+    words = {"guarantee": promise, "explanation": said["so"]}
+    return {**words, "mechanism_id": document_id(document), "mechanism": document}
 
 
 def promise_in_words(

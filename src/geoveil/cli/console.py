@@ -54,15 +54,15 @@ class Console:
             click.echo(json.dumps(values, indent=2, ensure_ascii=False), file=stream)
             return
         lasting = not stream.isatty()  # in a file or a pipe, where blanks at the end of a line stay
-        kept = io.StringIO() if lasting else stream
+        target = io.StringIO() if lasting else stream
         width = _WIDTH if lasting else None
-        screen = Screen(file=kept, width=width, soft_wrap=True, highlight=False)
+        screen = Screen(file=target, width=width, soft_wrap=True, highlight=False)
         if callable(shown):
             shown(screen)
         else:
             screen.print(two_columns(shown))
         if lasting:
-            stream.write(re.sub(r" +$", "", kept.getvalue(), flags=re.MULTILINE))
+            stream.write(re.sub(r" +$", "", target.getvalue(), flags=re.MULTILINE))
             stream.flush()  # a server prints where it listens, and goes on
 
     def note(self, text: str) -> None:
@@ -143,9 +143,9 @@ class ProgressBar:
         total, completed = (None, None) if fraction is None else (1.0, fraction)
         self._progress.update(self._task, total=total, completed=completed, detail=detail)
 
-    def steps(self, done: int, total: int) -> None:
+    def steps(self, step: int, total: int) -> None:
         """How far the work is, in steps."""
-        self.update(done / total)
+        self.update(step / total)
 
     def stage(self, description: str) -> None:
         """Begin another part of the work."""

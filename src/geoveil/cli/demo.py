@@ -157,13 +157,13 @@ def _values(story: Story, files: dict[str, str]) -> dict[str, Any]:
         "estimate_stopped": story.estimate.stopped,
         "rounds": [
             {
-                "round": told.number,
-                "certified_epsilon_per_km": told.certificate.epsilon_per_km,
-                "mean_distance_km": told.mean_distance_km,
-                "leakage_bits": told.leakage_bits,
-                "estimated_error_km": told.estimated_error_km,
+                "round": one.number,
+                "certified_epsilon_per_km": one.certificate.epsilon_per_km,
+                "mean_distance_km": one.mean_distance_km,
+                "leakage_bits": one.leakage_bits,
+                "estimated_error_km": one.estimated_error_km,
             }
-            for told in story.rounds
+            for one in story.rounds
         ],
         "districts": [asdict(district) for district in story.districts()],
         "files": files,
@@ -175,11 +175,11 @@ def _show(screen: Screen, story: Story, files: dict[str, str]) -> None:
     rounds = columns_of_numbers(
         ("round", "certified ε per km", "report off by", "leaks", "map off by"), indent=2
     )
-    for told in story.rounds:
+    for one in story.rounds:
         rounds.add_row(
-            str(told.number), rounded_up(told.certificate.epsilon_per_km, 5),
-            f"{told.mean_distance_km:.2f} km", f"{told.leakage_bits:.2f} bits",
-            f"[bold]{told.estimated_error_km * 1000:.0f} m[/]",
+            str(one.number), rounded_up(one.certificate.epsilon_per_km, 5),
+            f"{one.mean_distance_km:.2f} km", f"{one.leakage_bits:.2f} bits",
+            f"[bold]{one.estimated_error_km * 1000:.0f} m[/]",
         )  # fmt: skip
     districts = columns_of_numbers(
         ("true", "reported", "reconstructed", "95 % interval"), first="district", indent=2

@@ -195,8 +195,8 @@ def command(
         else:
             shares = districts.shares(estimate)
             about = result.description or {}
-            told = districts.outlines, {"": shares}, level, about
-            writer.write_by(put_zones, output, *told, format=reading.format)
+            content = districts.outlines, {"": shares}, level, about
+            writer.write_by(put_zones, output, *content, format=reading.format)
         if plot is not None:
             maps_of.write_figure(plot, report_map(estimate, result, level))
     of = number_of(estimate.total, *(("report",) if joint is None else ("person", "people")))
@@ -205,15 +205,15 @@ def command(
 
 def _tell(
     console: Console, estimate: gv.Estimate, result: results.Result, districts: RegionShares | None,
-    level: float, told: dict[str, str | None],
+    level: float, about: dict[str, str | None],
 ) -> None:  # fmt: skip
-    """What was found, for people or for machines; ``told`` has the files and what was counted."""
+    """The outcome, for people or for machines; ``about`` has the files and what was counted."""
     why = estimate.identifiable.reason.removeprefix("identifiable: ")
     untested = why.startswith("not tested")
     if not estimate.identifiable and not untested:
         console.warn(estimate.identifiable.reason)
     description = result.description or {}
-    values = {"output": told["output"], "cells": result.space.size, **description}
+    values = {"output": about["output"], "cells": result.space.size, **description}
     parts = number_of(result.space.size, "cell")
     if districts is not None:
         values |= {"zones": len(districts), "zones_summary": districts.summary()}
@@ -227,7 +227,7 @@ def _tell(
     console.result(
         values,
         {
-            "estimate": f"{parts} from {told['of']}, in {in_words(told['output'] or '')}",
+            "estimate": f"{parts} from {about['of']}, in {in_words(about['output'] or '')}",
             "districts": "" if districts is None else districts.summary(),
             "stopped": estimate.stopped,
             "beside the map": beside,
@@ -237,7 +237,7 @@ def _tell(
             "identifiable": why if estimate.identifiable else "",
             "left out": f"identifiability: {why}" if untested else "",
             **_fullest(result, districts, level),
-            "picture": told["picture"],
+            "picture": about["picture"],
         },
     )
 
@@ -271,24 +271,24 @@ def _estimate_slots(
     if choice.method != "ibu":
         raise click.UsageError("--by must go with --method ibu")
     with console.progress("counting") as progress:
-        found = Inputs(sources, mechanism, area, reading, console, progress).by_slot(slots)
-        totals = {name: sum(each.total for each in tallies) for name, tallies in found.items()}
+        by_slot = Inputs(sources, mechanism, area, reading, console, progress).by_slot(slots)
+        totals = {name: sum(tally.total for tally in tallies) for name, tallies in by_slot.items()}
         small = [name for name, total in totals.items() if total < minimum]
-        enough = {name: tallies for name, tallies in found.items() if name not in small}
+        enough = {name: tallies for name, tallies in by_slot.items() if name not in small}
         if not enough:
             raise InvalidInput(
                 f"no slot has {number_of(minimum, 'report')}; lower --minimum-reports, or choose larger slots"
             )
         progress.stage("estimating")
         update = choice.build(
-            [tally for each in enough.values() for tally in each], lambda *_: None
+            [tally for tallies in enough.values() for tally in tallies], lambda *_: None
         )
         assert isinstance(update, gv.IterativeBayesianUpdate)
         maps = update.fit_slots(enough)
         progress.stage("error bars")
-        made, bars_at = {}, level if choice.uncertainty != "none" else None
+        tables, bars_at = {}, level if choice.uncertainty != "none" else None
         for number, (name, estimate) in enumerate(maps.items()):
-            made[str(name)] = results.shares_and_bars(estimate, bars_at)
+            tables[str(name)] = results.shares_and_bars(estimate, bars_at)
             progress.update((number + 1) / len(maps))
         description = {
             "by": slots.by,
@@ -303,15 +303,15 @@ def _estimate_slots(
         progress.stage("writing")
         said = ""
         if districts is None:
-            rows = made, description
+            rows = tables, description
             writer.write_by(results.put_by_slot, output, *rows, format=reading.format)
         else:
             shares = {str(name): districts.shares(estimate) for name, estimate in maps.items()}
             said = districts.shares(maps.pooled).summary()
-            told = districts.outlines, shares, level, description
-            writer.write_by(put_zones, output, *told, format=reading.format)
+            content = districts.outlines, shares, level, description
+            writer.write_by(put_zones, output, *content, format=reading.format)
         if plot is not None:
-            panels = [maps_of.Panel(name, result.share) for name, result in made.items()]
+            panels = [maps_of.Panel(name, result.share) for name, result in tables.items()]
             maps_of.save_maps(plot, maps.pooled.space, panels)
     have = f"{number_of(len(small), 'slot')} {'has' if len(small) == 1 else 'have'}"
     few = f"{have} fewer than {number_of(minimum, 'report')} and no map" if small else ""
@@ -353,8 +353,8 @@ def _estimated(
     with_bars = choice.uncertainty != "none"
     first, share = 0.0, _ESTIMATING if with_bars else 1.0
 
-    def advance(done: int, of: int) -> None:
-        progress.update(first + share * done / of)
+    def advance(step: int, of: int) -> None:
+        progress.update(first + share * step / of)
 
     progress.stage("estimating")
     estimate = choice.build(tallies, advance).fit(tallies)

@@ -48,28 +48,28 @@ class Inputs:
 
     def by_slot(self, slots: reports.SlotColumn) -> dict[str, list[gv.Tally]]:
         """The tallies of each slot over all files, slots in their order."""
-        found: dict[str, list[gv.Tally]] = {}
+        by_name: dict[str, list[gv.Tally]] = {}
         for reader, channel in self._files("slots", "--by"):
             tallies, left_out = reports.count_by_slot(
                 reader, channel, self.reading, slots, advance=self._advance(reader)
             )
             for name, tally in tallies.items():
-                found.setdefault(name, []).append(tally)
+                by_name.setdefault(name, []).append(tally)
             if left_out:
                 were = "has no slot and was" if left_out == 1 else "have no slot and were"
                 self.console.warn(f"{number_of(left_out, 'row')} of {reader.name} {were} left out")
-        return {name: found[name] for name in reports.in_order(set(found))}
+        return {name: by_name[name] for name in reports.in_order(set(by_name))}
 
     def by_person(self, column: str) -> list[gv.Tally]:
         """The reports of all files by person: those of one person are about one place."""
-        found = [
+        files = [
             reports.read_persons(
                 reader, channel, self.reading, column, advance=self._advance(reader)
             )
             for reader, channel in self._files("persons", "--joint")
         ]
         self.progress.stage("joining the reports of each person")
-        return reports.joint_tallies(found)
+        return reports.joint_tallies(files)
 
     def _files(self, what: str, option: str) -> Iterator[tuple[TableReader, gv.Channel]]:
         """Every file, open, and the channel of its reports; a tally says nothing of ``what``."""
@@ -144,7 +144,7 @@ def _whole(grid: Placed) -> gv.Grid:
 
 
 def mechanism_of(
-    reader: TableReader, given: str | None, *, what: str = "reports", alone: bool = True
+    reader: TableReader, path: str | None, *, what: str = "reports", alone: bool = True
 ) -> AnyMechanism:
     """The mechanism that the file carries, or the one given for files that carry none.
 
@@ -153,7 +153,7 @@ def mechanism_of(
     carried = reader.metadata
     if carried is not None and OF_ESTIMATES.keys() & carried.keys():
         raise InvalidFile(f"{reader.name} must hold noisy {what}; it is an estimate already")
-    stated = None if given is None else gv.load_mechanism(given)
+    stated = None if path is None else gv.load_mechanism(path)
     if carried is None and stated is not None:
         return stated
     if carried is None:
@@ -167,6 +167,6 @@ def mechanism_of(
         raise InvalidFile(f"{reader.name}: {problem}") from None
     if stated is not None and stated != own and alone:
         raise click.UsageError(
-            f"{reader.name} says that another mechanism than {given} made it; leave --mechanism out"
+            f"{reader.name} says that another mechanism than {path} made it; leave --mechanism out"
         )
     return own

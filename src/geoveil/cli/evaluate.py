@@ -43,7 +43,7 @@ class TrueShares:
         gained = self.if_clamped > self.shares
         between = (self.if_clamped[gained].sum() + self.shares[gained].sum()) / 2
         away, clamped = (
-            gv.total_variation(estimate, each) for each in (self.shares, self.if_clamped)
+            gv.total_variation(estimate, truth) for truth in (self.shares, self.if_clamped)
         )
         return bool(clamped < away and estimate[gained].sum() > between)
 
@@ -136,8 +136,8 @@ def _counted(
     counts, clamped = np.zeros((2, space.size), dtype=np.int64)
     locations = reading.locations(reader)
     for part in locations:
-        cells, taken = outside.locate(space, part.lat, part.lng)
-        counts += np.bincount(cells[taken], minlength=space.size)
+        cells, usable = outside.locate(space, part.lat, part.lng)
+        counts += np.bincount(cells[usable], minlength=space.size)
         clamped += np.bincount(cells, minlength=space.size)
         progress.update(reader.fraction, number_of(locations.read, "row"))
     locations.check(outside)

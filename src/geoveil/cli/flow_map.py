@@ -83,17 +83,17 @@ def command(
         whole = 1.0 if no_intervals else _FITTING
         flows = gv.Trips(tally.channel).fit(
             tally, replicates=replicates,
-            progress=lambda done, of: progress.update(whole * done / of),
+            progress=lambda step, of: progress.update(whole * step / of),
         )  # fmt: skip
         if zones is None:
-            numbers, told = numbered_blocks(flows.space, block)
+            numbers, districts = numbered_blocks(flows.space, block)
             between = flows.between(numbers)
         else:
-            told = f"those of {in_words(zones)}"
+            districts = f"those of {in_words(zones)}"
             between = flows.between(zones, name=zone_name)
         if not no_intervals:
             progress.update(_FITTING, "intervals")
-        table = flow_table(between, told, None if no_intervals else level)
+        table = flow_table(between, districts, None if no_intervals else level)
         progress.stage("writing")
         writer.write_by(district_tables.put_flows, output, table, format=reading.format)
         if plot is not None:
@@ -111,8 +111,8 @@ def numbered_blocks(space: gv.Space, side: int) -> tuple[IntArray, str]:
     return np.unique(blocks(space, side), return_inverse=True)[1], what
 
 
-def flow_table(between: DistrictFlows, told: str, level: float | None) -> district_tables.FlowTable:
-    """All that a file says of flows; ``told`` is what the districts are; without a level, no intervals."""
+def flow_table(between: DistrictFlows, kind: str, level: float | None) -> district_tables.FlowTable:
+    """All that a file says of flows; ``kind`` says what the districts are; without a level, no intervals."""
     flows = between.flows
     bars: dict[str, FloatArray] = {}
     stays: dict[str, Any] = {
@@ -126,7 +126,7 @@ def flow_table(between: DistrictFlows, told: str, level: float | None) -> distri
     description = {
         "space": flows.space.to_dict(),
         "trips": flows.total,
-        "districts": told,
+        "districts": kind,
         "pairs": between.count**2,
         "steps": flows.steps,
         "stopped": flows.stopped,
@@ -153,7 +153,7 @@ def picture_of(between: DistrictFlows, table: district_tables.FlowTable) -> Flow
 
 
 def _counted(
-    sources: tuple[str, ...], given: str | None, reading: Reading, console: Console,
+    sources: tuple[str, ...], mechanism: str | None, reading: Reading, console: Console,
     progress: ProgressBar,
 ) -> TripTally:  # fmt: skip
     """One tally of all files, which must come from one mechanism."""
@@ -165,7 +165,7 @@ def _counted(
             tally = load_trip_tally(source)
         else:
             with reading.open(source) as reader:
-                channel = mechanism_of(reader, given, what="trips")
+                channel = mechanism_of(reader, mechanism, what="trips")
                 if not isinstance(channel, gv.Channel):
                     raise InvalidFile(
                         f"{reader.name} must hold trips between cells; its reports are points"
@@ -256,7 +256,7 @@ def simulate_trips(
         if file.source:
             people = _read_trips(file, options["seed"], progress)
         else:
-            people = _made_up(options["number"], file.area.cell_km)
+            people = _simulated_trips(options["number"], file.area.cell_km)
         progress.stage("designing")
         mechanism = gv.elastic(
             people.grid,
@@ -266,10 +266,10 @@ def simulate_trips(
         )
         progress.stage("estimating")
         flows, reports = _reported(people, mechanism, options["seed"] + 1, progress)
-        numbers, told = numbered_blocks(people.grid, _BLOCK)
+        numbers, districts = numbered_blocks(people.grid, _BLOCK)
         between = flows.between(numbers)
         if plot is not None:
-            save_flows(plot, picture_of(between, flow_table(between, told, _LEVEL)))
+            save_flows(plot, picture_of(between, flow_table(between, districts, _LEVEL)))
     console.warn_of_outside(people.outside)
     cost, spend = gv.Trips(mechanism).guarantee, people.spend
     truth = shares(people.cells, people.grid.size)
@@ -286,7 +286,7 @@ def simulate_trips(
         "per_person": spend_values(spend, cost),
         "spent": spend_in_words(cost, None if spend is None else spend.largest),
     }
-    sentences = [str(values["spent"]), *told_of_people(spend, file.limit, cost, people.outside)]
+    sentences = [str(values["spent"]), *people_in_words(spend, file.limit, cost, people.outside)]
     console.result(values, lambda screen: _show_simulated(screen, people, values, sentences))
 
 
@@ -304,7 +304,7 @@ def _reported(
     else:
         reports = trips.sample(people.cells[:, 0], people.cells[:, 1], randomness=noise)
     flows = trips.fit(
-        trips.tally(*reports), progress=lambda done, of: progress.update(_FITTING * done / of)
+        trips.tally(*reports), progress=lambda step, of: progress.update(_FITTING * step / of)
     )
     progress.update(_FITTING, "intervals")
     return flows, np.stack(reports, axis=1)
@@ -314,7 +314,7 @@ def _common_parts(
     flows: Flows, between: DistrictFlows, truth: FloatArray, reports: IntArray
 ) -> dict[str, list[float]]:
     """Σ min with the truth, of pairs of cells and of districts: raw reports, product, flows."""
-    made = {
+    matrices = {
         "raw reports": shares(reports, len(truth)),
         "product of marginals": np.outer(flows.origins, flows.destinations),
         "flows": flows.matrix,
@@ -325,7 +325,7 @@ def _common_parts(
             float(np.minimum(matrix, truth).sum()),
             float(np.minimum(between.summed(matrix), true).sum()),
         ]
-        for name, matrix in made.items()
+        for name, matrix in matrices.items()
     }
 
 
@@ -341,12 +341,12 @@ def _read_trips(file: shared.RowFile, seed: int, progress: ProgressBar) -> TripP
     grid, counted = file.grid(), OutsideCount(file.outside, what="trips")
 
     def place(*ends: FloatArray) -> tuple[FloatArray, Any]:
-        cells, taken = counted.locate_both(grid, ends[:2], ends[2:])
-        return np.column_stack([*ends, cells]), taken
+        cells, usable = counted.locate_both(grid, ends[:2], ends[2:])
+        return np.column_stack([*ends, cells]), usable
 
     rows, spend = chosen_rows(file, place, counted, seed, progress)
-    found = np.concatenate([part.places for part in rows])
-    places, cells = found[:, :4].reshape(-1, 2, 2), found[:, 4:].astype(np.int64)
+    columns = np.concatenate([part.places for part in rows])
+    places, cells = columns[:, :4].reshape(-1, 2, 2), columns[:, 4:].astype(np.int64)
     return TripPopulation(grid, places, cells, counted, spend)
 
 
@@ -359,23 +359,23 @@ def chosen_rows(
             file.table(reader), place, lambda places: places, count, limit=file.limit,
             randomness=gv.seeded(seed),
         )  # fmt: skip
-        rows = list(chosen.rows(lambda read: progress.update(reader.fraction)))
+        rows = list(chosen.rows(lambda _: progress.update(reader.fraction)))
     return rows, chosen.summary().spend
 
 
-def told_of_people(
+def people_in_words(
     spend: Spend | None, limit: PersonLimit | None, cost: gv.Guarantee | None, outside: OutsideCount
 ) -> list[str]:
     """What there is to say of the people of a simulation."""
-    told = []
+    sentences = []
     if spend is not None and limit is not None:
-        told.append(f"Persons: {persons_in_words(spend, limit, cost)}.")
+        sentences.append(f"Persons: {persons_in_words(spend, limit, cost)}.")
     if outside.outside:
-        told.append(f"{outside.sentence()}.")
-    return told
+        sentences.append(f"{outside.sentence()}.")
+    return sentences
 
 
-def _made_up(number: int, cell_km: float) -> TripPopulation:
+def _simulated_trips(number: int, cell_km: float) -> TripPopulation:
     """Trips in the simulated city: some stay, the others go to where people are, rather near than far."""
     city = simulated_city(people=number, seed=CITY_SEED, cell_km=cell_km)
     generator = np.random.Generator(np.random.PCG64([CITY_SEED, 1]))
@@ -384,8 +384,8 @@ def _made_up(number: int, cell_km: float) -> TripPopulation:
     offered = generator.integers(number, size=(number, _LOOKED_AT))
     away = np.linalg.norm(plane[offered] - plane[:, None], axis=2)
     weights = np.exp(-away / _REACH_KM).cumsum(axis=1)
-    drawn = generator.random((number, 1)) * weights[:, -1:]
-    chosen = offered[np.arange(number), (weights < drawn).sum(axis=1)]
+    targets = generator.random((number, 1)) * weights[:, -1:]
+    chosen = offered[np.arange(number), (weights < targets).sum(axis=1)]
     stays = generator.random(number) < _STAYING
     there = np.where(stays[:, None], here, here[chosen])
     cells = np.where(stays, city.cells, city.cells[chosen])
@@ -395,18 +395,18 @@ def _made_up(number: int, cell_km: float) -> TripPopulation:
 
 
 def _show_simulated(
-    screen: Screen, people: TripPopulation, told: dict[str, Any], sentences: list[str]
+    screen: Screen, people: TripPopulation, values: dict[str, Any], sentences: list[str]
 ) -> None:
     screen.print(f"{people.grid!r}, {number_of(len(people.cells), 'trip')}")
     table = columns_of_numbers(("pairs of cells", "pairs of districts"), first="in the right pair")
-    for name, (cells, districts) in told["common_part"].items():
+    for name, (cells, districts) in values["common_part"].items():
         table.add_row(name, f"{cells:.3f}", f"{districts:.3f}")
     screen.print(table)
-    low, high = told["stay_interval"]
+    low, high = values["stay_interval"]
     screen.print(
-        f"Stay in their cell: {told['stay_share']:.3f} ({low:.3f}–{high:.3f}), truly "
-        f"{told['true_stay_share']:.3f}. Intervals of district pairs with a trip hold the truth in "
-        f"{100 * told['districts_covered']:.1f} %."
+        f"Stay in their cell: {values['stay_share']:.3f} ({low:.3f}–{high:.3f}), truly "
+        f"{values['true_stay_share']:.3f}. Intervals of district pairs with a trip hold the truth in "
+        f"{100 * values['districts_covered']:.1f} %."
     )
     for sentence in sentences:
         screen.print(sentence)

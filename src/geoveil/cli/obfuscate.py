@@ -34,9 +34,9 @@ class Request:
     seed: int | None
 
     @classmethod
-    def of(cls, source: str, **given: Any) -> Request:
+    def of(cls, source: str, **options: Any) -> Request:
         """From the options."""
-        return cls(shared.RowFile.taken(source, given), **given)
+        return cls(shared.RowFile.taken(source, options), **options)
 
     def check(self) -> None:
         """Refuse names that cannot be, before anything is read."""
@@ -135,7 +135,7 @@ def _request_options(output: str, names: Iterable[str]) -> shared.Decorator:
 @click.option("--save-mechanism", metavar="FILE", help="Write the mechanism document as well.")
 @shared.machine_options
 def command(
-    keep: tuple[str, ...], exact: bool, save_mechanism: str | None, machine: bool, **given: Any
+    keep: tuple[str, ...], exact: bool, save_mechanism: str | None, machine: bool, **options: Any
 ) -> None:
     """Turn true locations into noisy reports, one for each row of IN.
 
@@ -149,7 +149,7 @@ def command(
     geoveil obfuscate checkins.csv -o noisy.csv --epsilon-per-km 2 --person user --per-person 1
     geoveil obfuscate trips.csv --trips -o noisy.parquet --mechanism elastic --epsilon-per-km 1
     """
-    request = Request.of(**given)
+    request = Request.of(**options)
     request.check()
     rows, source, output = request.rows, request.rows.source, request.output
     if rows.where.engine != "local":
@@ -184,13 +184,13 @@ def command(
                         output, schema, format=rows.reading.format, document=document
                     ),
                     limit=rows.limit, seed=request.seed,
-                    advance=lambda read: progress.update(reader.fraction, number_of(read, "row")),
+                    advance=lambda count: progress.update(reader.fraction, number_of(count, "row")),
                 )  # fmt: skip
     if save_mechanism is not None:
         gv.save_mechanism(built, save_mechanism)
-    told = f"{summary.reports:,} from {number_of(summary.rows_read, 'row')}, in {in_words(output)}"
+    words = f"{summary.reports:,} from {number_of(summary.rows_read, 'row')}, in {in_words(output)}"
     last, what = {"saved": save_mechanism}, "reports" if rows.trips is None else "trips"
-    request.tell(console, summary, built, f"{what}_written", {what: told}, last)
+    request.tell(console, summary, built, f"{what}_written", {what: words}, last)
 
 
 @click.command()
@@ -202,7 +202,7 @@ def command(
               help="How many share the work; for large files all cores unless given.")  # fmt: skip
 @shared.seed_option
 @shared.machine_options
-def tally(processes: int | None, machine: bool, **given: Any) -> None:
+def tally(processes: int | None, machine: bool, **options: Any) -> None:
     """Obfuscate the places of IN, count the reports, and keep only the counts.
 
     OUT is a small document: the mechanism and how often each cell was reported. It goes to
@@ -212,7 +212,7 @@ def tally(processes: int | None, machine: bool, **given: Any) -> None:
     \b
     geoveil tally checkins.csv -o tally.json --epsilon-per-km 2 --box 48.82,2.28,48.88,2.40
     """
-    request = Request.of(**given)
+    request = Request.of(**options)
     rows, output = request.rows, request.output
     if rows.limit is not None and (processes or 1) > 1:
         raise click.UsageError(
@@ -236,15 +236,15 @@ def tally(processes: int | None, machine: bool, **given: Any) -> None:
                 counted, summary = trip_rows.tally_trips(
                     rows.table(reader), built, outside=rows.outside, limit=rows.limit,
                     randomness=randomness,
-                    advance=lambda read: progress.update(reader.fraction, number_of(read, "row")),
+                    advance=lambda count: progress.update(reader.fraction, number_of(count, "row")),
                 )  # fmt: skip
         else:
             counted, summary = _tally_places(request, processes, built, progress)
         tallies.save_tally(counted, output)
     what = "report" if rows.trips is None else "trip"
-    read = number_of(summary.rows_read, "row")
-    told = f"{number_of(counted.total, what)} from {read}, in {in_words(output)}"
-    first = {"counted": told, "seen": _seen(counted)}
+    rows_read = number_of(summary.rows_read, "row")
+    words = f"{number_of(counted.total, what)} from {rows_read}, in {in_words(output)}"
+    first = {"counted": words, "seen": _coverage(counted)}
     request.tell(console, summary, built, f"{what}s_counted", first, {})
 
 
@@ -264,17 +264,17 @@ def _tally_places(
         return tally_file(
             rows.source, reading, mechanism, outside=rows.outside, limit=rows.limit,
             seed=request.seed, engine=engine,
-            advance=lambda share, read: progress.update(share, number_of(read, "row")),
+            advance=lambda share, count: progress.update(share, number_of(count, "row")),
         )  # fmt: skip
 
 
-def _seen(counted: gv.Tally | TripTally) -> str:
+def _coverage(counted: gv.Tally | TripTally) -> str:
     """How much of what can be reported was reported."""
     if not isinstance(counted, gv.Tally):
         return number_of(len(counted.pairs), "different pair")
     named = counted.counts[: counted.space.size]
-    seen, beside = int((named > 0).sum()), counted.total - int(named.sum())
-    cells = f"{seen:,} of {named.size:,} cells {'was' if seen == 1 else 'were'} reported"
+    reported, beside = int((named > 0).sum()), counted.total - int(named.sum())
+    cells = f"{reported:,} of {named.size:,} cells {'was' if reported == 1 else 'were'} reported"
     if counted.counts.size > named.size:
         name = "names" if beside == 1 else "name"
         cells += f", and {number_of(beside, 'report')} {name} a place beside the map"

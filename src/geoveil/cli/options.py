@@ -39,11 +39,11 @@ def together(
 
     def decorate(command: Command) -> Command:
         @wraps(command)
-        def call(*arguments: Any, **given: Any) -> Any:
+        def call(*arguments: Any, **values: Any) -> Any:
             if make is not None:
                 own = [option.name for option in listed[before:after]]
-                given[name] = make(**{each: given.pop(each) for each in own})
-            return command(*arguments, **given)
+                values[name] = make(**{key: values.pop(key) for key in own})
+            return command(*arguments, **values)
 
         # Click collects what it is given here, and so do we; decorators may be such groups themselves.
         listed: list[Any] = vars(call).setdefault("__click_params__", [])
@@ -145,8 +145,8 @@ class TripChoice:
         time: str | None,
     ) -> TripChoice | None:  # fmt: skip
         """The choice that ``trip_options`` ask for; none where rows are places."""
-        asked = (to_lat, to_lng, consecutive_hours, time)
-        if not trips and asked != (None, None, None, None):
+        choices = (to_lat, to_lng, consecutive_hours, time)
+        if not trips and choices != (None, None, None, None):
             raise click.UsageError(
                 "--to-lat, --to-lng, --consecutive-hours and --time must come with --trips"
             )
@@ -342,7 +342,7 @@ class RowFile:
     def check_engine(self) -> None:
         """Refuse an engine that cannot do what is asked for."""
         here = {"a simulated city": not self.source, "--person": self.limit, "--trips": self.trips}
-        self.where.check(self.source, *(name for name, given in here.items() if given))
+        self.where.check(self.source, *(name for name, used in here.items() if used))
 
     def grid(self) -> Placed:
         """The cells of the area that was given, else of the box around the data."""
@@ -375,13 +375,13 @@ def _each_once(
     context: click.Context, parameter: click.Parameter, names: tuple[str, ...]
 ) -> tuple[str, ...]:
     """Refuse a file named twice, by whatever path: its reports would count twice."""
-    seen: set[Path] = set()
+    paths: set[Path] = set()
     for name in names:
-        if (path := Path(name).resolve()) in seen:
+        if (path := Path(name).resolve()) in paths:
             raise click.BadParameter(
                 f"{name} must be given once; its reports would count twice", context, parameter
             )
-        seen.add(path)
+        paths.add(path)
     return names
 
 

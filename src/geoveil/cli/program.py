@@ -87,13 +87,13 @@ class Program(click.Group):
         standalone_mode: bool = True,
         **extra: Any,
     ) -> Any:
-        given = list(sys.argv[1:] if args is None else args)
+        arguments = list(sys.argv[1:] if args is None else args)
         try:
-            code = super().main(given, prog_name or "geoveil", complete_var, False, **extra)
+            code = super().main(arguments, prog_name or "geoveil", complete_var, False, **extra)
             if sys.stdout is not None:
                 sys.stdout.flush()
         except BaseException as error:
-            if "--debug" in given and not isinstance(error, (click.ClickException, SystemExit)):
+            if "--debug" in arguments and not isinstance(error, (click.ClickException, SystemExit)):
                 raise
             code = _explain(error)
         sys.exit(code if isinstance(code, int) else 0)

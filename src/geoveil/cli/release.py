@@ -227,15 +227,15 @@ def _least_leakage(
     except (TooLarge, InvalidInput) as problem:
         return Beside(problem=str(problem))
     try:
-        told = off = 0.0
+        bits = off = 0.0
         for design in least.designs:
             law = design.law
             channel = GeometricCounting(law.vectors, epsilon=release.epsilon / (2 * moments))
-            told += comparator_leakage(channel, law.probabilities).bits
+            bits += comparator_leakage(channel, law.probabilities).bits
             off += mean_distance_km(channel, law.probabilities)
     except (TooLarge, InvalidInput):
         return Beside(least.leakage_bits, least.distortion)
-    return Beside(least.leakage_bits, least.distortion, told, off)
+    return Beside(least.leakage_bits, least.distortion, bits, off)
 
 
 @dataclass(frozen=True)
@@ -282,9 +282,9 @@ class Request:
             raise click.UsageError(
                 "--prior or --history must be given, one of them; --epsilon needs neither"
             )
-        wanted = (*TARGETS, "epsilon")
-        if sum(getattr(self, name) is not None for name in wanted) != 1:
-            flags = ", ".join("--" + name.replace("_", "-") for name in wanted)
+        goals = (*TARGETS, "epsilon")
+        if sum(getattr(self, name) is not None for name in goals) != 1:
+            flags = ", ".join("--" + name.replace("_", "-") for name in goals)
             raise click.UsageError(f"exactly one of {flags} must be given")
         if self.epsilon is not None and (self.personal is not None or self.plot is not None):
             raise click.UsageError("--personal and --plot are not for --epsilon")
@@ -308,10 +308,10 @@ class Request:
             raise InvalidInput("counts must hold at least one person")
         counts = checked_counts(table.counts, people, len(table.places))
         names, path = believed.people, self.prior or self.history
-        told = len(names) or (believed.prior.shape[0] if believed.prior.ndim == 2 else people)
-        if told != people:
+        listed = len(names) or (believed.prior.shape[0] if believed.prior.ndim == 2 else people)
+        if listed != people:
             raise InvalidInput(
-                f"people in {path} ({told}) must be {people}, one per person counted"
+                f"people in {path} ({listed}) must be {people}, one per person counted"
             )
         if len(set(names)) != len(names):
             raise InvalidInput(
@@ -320,8 +320,8 @@ class Request:
         progress.stage("designing the release")
         moments = len(table.timestamps)
         same: dict[str, Any] = {"people": people, "prior": believed.prior, "timestamps": moments}
-        wanted = {name: getattr(self, name) for name in TARGETS}
-        release = gv.CountRelease(**same, **wanted, progress=progress.steps)
+        goals = {name: getattr(self, name) for name in TARGETS}
+        release = gv.CountRelease(**same, **goals, progress=progress.steps)
         progress.stage("what leaks about whom")
         release.chain  # noqa: B018 (the personal leakages are found here, under the progress bar)
         curve = []
@@ -333,8 +333,8 @@ class Request:
                 (SimpleCounting, GeometricCounting),
                 progress=progress.steps,
             )
-        given = counts[0] if release.timestamps == 1 else counts
-        released = np.atleast_2d(release.sample(given, randomness=randomness))
+        truth = counts[0] if release.timestamps == 1 else counts
+        released = np.atleast_2d(release.sample(truth, randomness=randomness))
         return Published(table, counts, names, release, released, curve)
 
     def write(self, table: count_table.CountTable, released: IntArray) -> None:
@@ -347,15 +347,15 @@ class Request:
         """The counts and the priors, on merged places where these are asked for."""
         how: dict[str, Any] = {"format": self.format, "delimiter": self.delimiter}
         table = count_table.read_counts(self.source, **how)
-        read = count_table.read_history if self.prior is None else count_table.read_prior
+        read_beliefs = count_table.read_history if self.prior is None else count_table.read_prior
         path = self.prior or self.history
-        believed = None if path is None else read(path, table, **how)
+        believed = None if path is None else read_beliefs(path, table, **how)
         if not self.merge:
             return table, believed
         named = dict(_merging(text, table.places) for text in self.merge)
-        taken = [place for group in named.values() for place in group]
-        alone = [place for place in table.places if place not in taken]
-        twice = len(set(taken)) != len(taken) or len(named) != len(self.merge)
+        members = [place for group in named.values() for place in group]
+        alone = [place for place in table.places if place not in members]
+        twice = len(set(members)) != len(members) or len(named) != len(self.merge)
         if twice or set(alone) & set(named):
             raise click.UsageError(
                 "--merge must put each place in one group, under a name of its own"

@@ -91,11 +91,11 @@ def backup(source: str, target: str, restore: bool, machine: bool) -> None:
     else:
         with closing(open_to_copy(source)) as store:
             contents = write_backup(store, target)
-    done = "restored" if restore else "written"
+    action = "restored" if restore else "written"
     file = source if restore else target
-    values = {done: file, **asdict(contents)}
+    values = {action: file, **asdict(contents)}
     parts = f"{number_of(contents.campaigns, 'campaign')}, {number_of(contents.rounds, 'round')}"
-    lines = {done: file, "holds": f"{number_of(contents.reports, 'report')} in {parts}"}
+    lines = {action: file, "holds": f"{number_of(contents.reports, 'report')} in {parts}"}
     Console(machine=machine).result(values, lines)
 
 
@@ -123,24 +123,24 @@ def tokens(source: str, take_back: str | None, machine: bool) -> None:
     """
     store = open_store(source, create=False)
     try:
-        ended = None if take_back is None else _told(Tokens(store).take_back(take_back))
-        left = [_told(each) for each in store.tokens()]
+        ended = None if take_back is None else _described(Tokens(store).take_back(take_back))
+        remaining = [_described(token) for token in store.tokens()]
     finally:
         store.close()
-    lines = {each["sha256"]: f"{each['label']}, {each['created_at']}" for each in left}
+    lines = {entry["sha256"]: f"{entry['label']}, {entry['created_at']}" for entry in remaining}
     if ended is not None:
-        told = f"{ended['sha256']}, refused within {KNOWN_S:g} seconds by services that run"
-        lines = {"taken back": told, **lines}
+        words = f"{ended['sha256']}, refused within {KNOWN_S:g} seconds by services that run"
+        lines = {"taken back": words, **lines}
     console = Console(machine=machine)
-    console.result({"tokens": left, "taken_back": ended}, lines or {"tokens": "none"})
-    if not left:
+    console.result({"tokens": remaining, "taken_back": ended}, lines or {"tokens": "none"})
+    if not remaining:
         console.note("nobody can operate; a start that is given no token makes one and prints it")
 
 
-def _told(token: TokenRecord) -> dict[str, str]:
-    made = datetime.fromtimestamp(token.created_at_s, UTC)
+def _described(token: TokenRecord) -> dict[str, str]:
+    created = datetime.fromtimestamp(token.created_at_s, UTC)
     return {
         "sha256": token.digest.hex()[:_SHOWN],
         "label": token.label,
-        "created_at": f"{made:%Y-%m-%d %H:%M} UTC",
+        "created_at": f"{created:%Y-%m-%d %H:%M} UTC",
     }

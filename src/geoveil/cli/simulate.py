@@ -171,10 +171,10 @@ def _campaign(
         "per_person": spend_values(spend, promise),
         "spent": sentences[0],
         "start_error_km": simulation.start_km,
-        "rounds": [{name: getattr(done, name) for name in names} for done in simulation.rounds],
+        "rounds": [{name: getattr(one, name) for name in names} for one in simulation.rounds],
         **_beside_the_map(simulation, sentences),
     }
-    sentences += flow_map.told_of_people(spend, file.limit, promise, people.outside)
+    sentences += flow_map.people_in_words(spend, file.limit, promise, people.outside)
     console.result(values, lambda screen: _show(screen, simulation, sentences))
 
 
@@ -222,10 +222,10 @@ def _read(file: shared.RowFile, options: dict[str, Any], progress: ProgressBar) 
 
     def place(lat: FloatArray, lng: FloatArray) -> tuple[FloatArray | IntArray, BoolArray]:
         """Cells and, unless each is to be reported on once, where in the plane people stand."""
-        cells, taken = count.locate(grid, lat, lng)
+        cells, usable = count.locate(grid, lat, lng)
         if by_cell:
-            return cells, taken
-        return np.column_stack([cells, grid.plane.to_plane(lat=lat, lng=lng, folded=True)]), taken
+            return cells, usable
+        return np.column_stack([cells, grid.plane.to_plane(lat=lat, lng=lng, folded=True)]), usable
 
     rows, spend = flow_map.chosen_rows(file, place, count, options["seed"], progress)
     places = np.concatenate([part.places for part in rows])
@@ -281,8 +281,8 @@ def _run(people: People, options: dict[str, Any], progress: ProgressBar) -> Simu
     else:
         names = ("epsilon_per_km", "camouflage", "minimum_reports", "most_leverage", "guarded",
                  "between")  # fmt: skip
-        asked = {name: options[name] for name in names}
-        campaign = gv.Campaign(grid, promises_per_km=options["promises"], **asked)
+        settings = {name: options[name] for name in names}
+        campaign = gv.Campaign(grid, promises_per_km=options["promises"], **settings)
     return gv.simulate(
         campaign,
         people.crowd,
@@ -290,7 +290,7 @@ def _run(people: People, options: dict[str, Any], progress: ProgressBar) -> Simu
         seed=options["seed"],
         hindsight=True,
         ends=True,
-        progress=lambda done, total: progress.update(done / total, f"round {done} of {total}"),
+        progress=lambda step, total: progress.update(step / total, f"round {step} of {total}"),
     )
 
 
@@ -299,12 +299,12 @@ def _show(screen: Screen, simulation: Simulation, sentences: list[str]) -> None:
         ("round", "reports", "error (km)", "no privacy (km)", "best stop (km)", "mean distance (km)",
          "leakage (bits)", "steps")
     )  # fmt: skip
-    for done in simulation.rounds:
-        best = "" if done.hindsight_km is None else f"{done.hindsight_km:.4f}"
+    for one in simulation.rounds:
+        best = "" if one.hindsight_km is None else f"{one.hindsight_km:.4f}"
         table.add_row(
-            str(done.number), f"{done.reports:,}", f"[bold]{done.error_km:.4f}[/]",
-            f"{done.floor_km:.4f}", best, f"{done.mean_distance_km:.3f}",
-            f"{done.leakage_bits:.3f}", str(done.steps),
+            str(one.number), f"{one.reports:,}", f"[bold]{one.error_km:.4f}[/]",
+            f"{one.floor_km:.4f}", best, f"{one.mean_distance_km:.3f}",
+            f"{one.leakage_bits:.3f}", str(one.steps),
         )  # fmt: skip
     screen.print(
         f"{simulation.space!r}; knowing nothing, the error is {simulation.start_km:.4f} km"
