@@ -56,7 +56,7 @@ def test_memory_is_for_persons_and_not_for_rows() -> None:
     def watched() -> Iterator[Rows]:
         for rows in batches(reporting, ["a", "b"] * 5000, 100):
             frames = [frame for frame in [sampling.gi_frame] if frame is not None]
-            held.append(sum(part.numbers.size for part, _ in frames[0].f_locals["drawn"]))
+            held.append(sum(part.numbers.size for part, _ in frames[0].f_locals["candidates"]))
             yield rows
 
     sampling = reporting._sampled(watched(), 1)

@@ -38,7 +38,7 @@ def read(path: Path | str, **options: Any) -> tuple[list[float], list[float], li
         for part in LocationTable(reader, Reading(**options), keep=keep):
             lat += part.lat.tolist()
             lng += part.lng.tolist()
-            kept += part.kept.to_pylist()
+            kept += part.others.to_pylist()
     return lat, lng, kept
 
 
@@ -199,7 +199,7 @@ def test_dropping_counts_every_kind_of_bad_row(tmp_path: Path) -> None:
         table = LocationTable(reader, Reading(bad_rows="drop"), keep=["who"])
         parts = list(table)
     assert np.concatenate([part.lat for part in parts]).tolist() == [1.0, 3.0]
-    assert [row["who"] for part in parts for row in part.kept.to_pylist()] == ["a", "h"]
+    assert [row["who"] for part in parts for row in part.others.to_pylist()] == ["a", "h"]
     assert (table.read, table.bad) == (8, 6)
 
 

@@ -42,7 +42,7 @@ def test_what_is_written_is_read_back(tmp_path: Path, name: str) -> None:
     rows: list[tuple[Any, ...]] = []
     with open_table(str(tmp_path / name)) as reader:
         for part in LocationTable(reader, Reading(), keep=["cell", "who"]):
-            kept = part.kept.to_pydict()
+            kept = part.others.to_pydict()
             rows += zip(part.lat, part.lng, map(int, kept["cell"]), kept["who"], strict=True)
     expected = [(1.5, -3.25, 3, "a"), (2.5, 4.0, 4, "b"), (3.5, 5.0, 5, 'c, "d"\ne')]
     assert rows == expected

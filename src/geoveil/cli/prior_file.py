@@ -107,7 +107,7 @@ class PriorFile:
             )
         lat = np.concatenate([part.lat for part in parts])
         lng = np.concatenate([part.lng for part in parts])
-        values = np.concatenate([numbers(part.kept.column(amounts)) for part in parts])
+        values = np.concatenate([numbers(part.others.column(amounts)) for part in parts])
         results.checked_amounts(values, amounts, self.source)
         cells, inside = space.nearest_cells(lat=lat, lng=lng)
         self._tell_outside(int(np.count_nonzero(~inside)), inside.size, console)

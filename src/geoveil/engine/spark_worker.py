@@ -74,12 +74,12 @@ class ArrowReader(TableReader):
         self._incoming = rows
 
     def batches(
-        self, coordinates: Sequence[str], kept: Sequence[str] = ()
+        self, coordinates: Sequence[str], others: Sequence[str] = ()
     ) -> Iterator[pa.RecordBatch]:
         """The rows in order, as they come or, where they come by the few, in batches of some size."""
         import pyarrow as pa
 
-        columns = list(dict.fromkeys([*coordinates, *kept]))
+        columns = list(dict.fromkeys([*coordinates, *others]))
         waiting: list[pa.RecordBatch] = []
         for batch in self._incoming:
             waiting.append(batch.select(columns))

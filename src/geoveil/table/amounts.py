@@ -73,7 +73,7 @@ class Raster:
             some = self.by_cell(space.grid)[0][space.cells]
             return some, _lost(some, self.amounts, 1e-9)
         rows, columns = self._near(space)
-        parts, found = self._parts(space), np.zeros(space.size)
+        parts, sums = self._parts(space), np.zeros(space.size)
         inner = (np.arange(parts) + 0.5) / parts
         lat = (self.north - (rows[:, None] + inner) * self.lat_step).ravel()
         lng = (self.west + (columns[:, None] + inner) * self.lng_step).ravel()
@@ -86,8 +86,8 @@ class Raster:
             place = {"lat": lat[first * parts + row], "lng": wrapped(lng[column])}
             cells, inside = space.nearest_cells(**place)
             weights = amounts.ravel()[held] / parts**2
-            found += np.bincount(cells[inside], weights[inside], minlength=space.size)
-        return found, _lost(found, self.amounts, 1e-9)
+            sums += np.bincount(cells[inside], weights[inside], minlength=space.size)
+        return sums, _lost(sums, self.amounts, 1e-9)
 
     def _near(self, space: MapSpace) -> tuple[IntArray, IntArray]:
         """The rows and columns of pixels that can have a part in a cell."""
@@ -110,17 +110,17 @@ class Raster:
         return int(np.clip(math.ceil(_PARTS * pixel_km / space.cell_km), _LEAST_PARTS, _MOST_PARTS))
 
 
-def _lost(found: FloatArray, amounts: FloatArray, least: float) -> float:
-    """The share of all amounts that is not in what was found, 0 where it is below the ``least``."""
+def _lost(placed: FloatArray, amounts: FloatArray, least: float) -> float:
+    """The share of all amounts that was not placed, 0 where it is below the ``least``."""
     total = float(amounts.sum())
-    lost = 1.0 - float(found.sum()) / total if total > 0 else 0.0
+    lost = 1.0 - float(placed.sum()) / total if total > 0 else 0.0
     return lost if lost > least else 0.0
 
 
 def read_raster(path: str) -> Raster:
     """The amounts of a GeoTIFF (.tif) or of an ASCII grid (.asc), in degrees of WGS84."""
-    read = _ascii_grid if path.lower().endswith(".asc") else _geotiff
-    raster = read(path)
+    reader = _ascii_grid if path.lower().endswith(".asc") else _geotiff
+    raster = reader(path)
     if not raster.amounts.size or raster.amounts.ndim != 2:
         raise InvalidFile(f"{path} must hold one band of pixels; it does not")
     if not np.isfinite(raster.amounts).all() or (raster.amounts < 0).any():
@@ -263,13 +263,13 @@ class Districts:
                 f"{space!r} is none"
             )
         grid = space.grid if isinstance(space, MaskedGrid) else space
-        found = np.zeros(grid.size)
+        sums = np.zeros(grid.size)
         for parts, amount in zip(self.areas, self.amounts.tolist(), strict=True):
             area_km2 = sum(outline.area_km2(grid.plane) for outline in parts)
             covered = np.sum([outline.coverage(grid) for outline in parts], axis=0)
             if area_km2 > 0:
-                found += amount * covered * (grid.cell_km**2 / area_km2)
-        cells = found if space is grid else found[space.cells]  # type: ignore[union-attr]
+                sums += amount * covered * (grid.cell_km**2 / area_km2)
+        cells = sums if space is grid else sums[space.cells]  # type: ignore[union-attr]
         return cells, _lost(cells, self.amounts, 1e-6)
 
 

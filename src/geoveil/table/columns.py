@@ -22,8 +22,8 @@ _DECIMAL_COMMA = r"^([-+]?[0-9]+),([0-9]+)$"
 # pandas where that is installed, to ask whether values are its own: tenths of a second of a short command.
 
 
-def arrow_numbers(values: NDArray[Any], known: BoolArray | None = None) -> pa.Array:
-    """Numbers of NumPy as a column of Arrow; null where they are not ``known``.
+def arrow_numbers(values: NDArray[Any], valid: BoolArray | None = None) -> pa.Array:
+    """Numbers of NumPy as a column of Arrow; null where they are not ``valid``.
 
     >>> arrow_numbers(np.array([3, 4]), np.array([True, False])).to_pylist()
     [3, None]
@@ -31,7 +31,7 @@ def arrow_numbers(values: NDArray[Any], known: BoolArray | None = None) -> pa.Ar
     import pyarrow as pa
 
     stored = _bits(values) if values.dtype == np.bool_ else np.ascontiguousarray(values)
-    buffers = [None if known is None else pa.py_buffer(_bits(known)), pa.py_buffer(stored)]
+    buffers = [None if valid is None else pa.py_buffer(_bits(valid)), pa.py_buffer(stored)]
     return pa.Array.from_buffers(pa.from_numpy_dtype(values.dtype), values.size, buffers)
 
 
@@ -45,8 +45,8 @@ def arrow_texts(texts: Sequence[str | bytes | None], *, binary: bool = False) ->
 
     stored = [(text or "").encode() if not isinstance(text, bytes) else text for text in texts]
     ends = np.cumsum([0, *map(len, stored)], dtype=np.int32)
-    known = _bits(np.array([text is not None for text in texts], dtype=np.bool_))
-    buffers = [pa.py_buffer(known), pa.py_buffer(ends), pa.py_buffer(b"".join(stored))]
+    valid = _bits(np.array([text is not None for text in texts], dtype=np.bool_))
+    buffers = [pa.py_buffer(valid), pa.py_buffer(ends), pa.py_buffer(b"".join(stored))]
     kind = pa.binary() if binary else pa.string()
     return pa.Array.from_buffers(kind, len(stored), buffers)
 
@@ -57,11 +57,11 @@ def numpy_floats(column: pa.Array) -> FloatArray:
     >>> numpy_floats(arrow_numbers(np.array([1.5, 2.5]), np.array([True, False]))[1:])
     array([nan])
     """
-    known, stored = column.buffers()
+    valid, stored = column.buffers()
     here = slice(column.offset, column.offset + len(column))
     floats = np.frombuffer(stored or b"", dtype=np.float64)[here]
     if column.null_count:
-        bits = np.unpackbits(np.frombuffer(known, dtype=np.uint8), bitorder="little")
+        bits = np.unpackbits(np.frombuffer(valid, dtype=np.uint8), bitorder="little")
         floats = np.where(bits[here], floats, np.nan)
     return floats
 

@@ -157,12 +157,12 @@ class _Columns:
             raise InvalidFile(f"{self.path} must name each place once in its first column")
         return names
 
-    def order(self, wanted: tuple[str, ...]) -> list[int]:
-        """Where each wanted place stands in the file."""
+    def order(self, expected: tuple[str, ...]) -> list[int]:
+        """Where each expected place stands in the file."""
         places = self.places()
-        if set(places) != set(wanted):
+        if set(places) != set(expected):
             raise InvalidFile(
                 f"{self.path} must have the places of the counts, all of them and no others: "
-                f"{', '.join(wanted[:20])}"
+                f"{', '.join(expected[:20])}"
             )
-        return [places.index(name) for name in wanted]
+        return [places.index(name) for name in expected]

@@ -53,15 +53,15 @@ class DelimitedReader(reader.TableReader):
         self.columns = [name for name in self._fields if name not in carrier]
 
     def batches(
-        self, coordinates: Sequence[str], kept: Sequence[str] = ()
+        self, coordinates: Sequence[str], others: Sequence[str] = ()
     ) -> Iterator[pa.RecordBatch]:
-        # Coordinates may hold anything and are looked at as bytes; what is kept must be text.
-        types = dict.fromkeys(kept, pa.string()) | dict.fromkeys(coordinates, pa.binary())
-        wanted = {str(self._fields.index(name)): kind for name, kind in types.items()}
+        # Coordinates may hold anything and are looked at as bytes; the others must be text.
+        types = dict.fromkeys(others, pa.string()) | dict.fromkeys(coordinates, pa.binary())
+        kinds = {str(self._fields.index(name)): kind for name, kind in types.items()}
         try:
             with reader.unpacking(self.name):
                 for start, block in self._blocks:
-                    table = self._parse(block, wanted, self._broken).rename_columns(list(types))
+                    table = self._parse(block, kinds, self._broken).rename_columns(list(types))
                     self._rows += table.num_rows
                     self.number = start
                     yield from table.combine_chunks().to_batches()
@@ -107,14 +107,14 @@ class DelimitedReader(reader.TableReader):
         """The document of the column ``geoveil``: its pieces, as far as the first rows have them."""
         place = str(self._fields.index(reader.DOCUMENT))
         pieces: list[bytes] = []
-        seen: list[tuple[int, bytes]] = []
+        blocks: list[tuple[int, bytes]] = []
         for start, block in self._blocks:
-            seen.append((start, block))
-            found = self._parse(block, {place: pa.binary()}, lambda row: "skip")[place].to_pylist()
-            pieces += filter(None, found)
-            if not (found and found[-1]) and (pieces or len(seen) == _SEARCHED):
+            blocks.append((start, block))
+            values = self._parse(block, {place: pa.binary()}, lambda row: "skip")[place].to_pylist()
+            pieces += filter(None, values)
+            if not (values and values[-1]) and (pieces or len(blocks) == _SEARCHED):
                 break
-        self._blocks = iter(chain(seen, self._blocks))
+        self._blocks = iter(chain(blocks, self._blocks))
         return reader.read_document(b"".join(pieces), self.name) if pieces else None
 
     def _parse(

@@ -34,18 +34,18 @@ def put_zones(
     Columns: region, share, standard_error, low, high, in_cut_cells, and slot where slots have names. As
     GeoJSON and in Parquet the districts keep their shapes.
     """
-    rows = [each.rows(level) for each in shares.values()]
+    rows = [regions.rows(level) for regions in shares.values()]
     called = "name" if kind is Format.GEOJSON else "region"
-    columns: dict[str, Any] = {called: [name for each in rows for name in each["region"]]}
+    columns: dict[str, Any] = {called: [name for table in rows for name in table["region"]]}
     if len(shares) > 1 or "" not in shares:
-        columns["slot"] = [name for name, each in shares.items() for _ in each.names]
+        columns["slot"] = [name for name, regions in shares.items() for _ in regions.names]
     for name in list(rows[0])[1:]:
-        columns[name] = np.concatenate([each[name] for each in rows])
-    shapes = [_geometry(each) for each in outlines] * len(shares)
+        columns[name] = np.concatenate([table[name] for table in rows])
+    shapes = [_geometry(outline) for outline in outlines] * len(shares)
     stated = {**description, "zones": VERSION, "interval_level": level}
     stated["people"] = {
-        name: {"left_out": each.left_out, "counted_twice": each.counted_twice}
-        for name, each in shares.items()
+        name: {"left_out": regions.left_out, "counted_twice": regions.counted_twice}
+        for name, regions in shares.items()
     }
     writer.put_table(sink, kind, columns, stated, shapes)
 
@@ -87,16 +87,16 @@ class FlowTable:
         size = len(self.names)
         begun, ended = np.divmod(np.arange(size * size), size)
         named = np.array(self.names, dtype=object)
-        made: dict[str, Any] = {"from": named[begun].tolist(), "to": named[ended].tolist()}
-        made["share"] = self.share.ravel()
+        columns: dict[str, Any] = {"from": named[begun].tolist(), "to": named[ended].tolist()}
+        columns["share"] = self.share.ravel()
         for name in ("standard_error", "low", "high"):
             if getattr(self, name) is not None:
-                made[name] = getattr(self, name).ravel()
+                columns[name] = getattr(self, name).ravel()
         if self.latlng is not None:
             lat, lng = np.round(self.latlng, _DECIMALS).T
-            made |= {"lat": lat[begun], "lng": lng[begun]}
-            made |= {"to_lat": lat[ended], "to_lng": lng[ended]}
-        return made
+            columns |= {"lat": lat[begun], "lng": lng[begun]}
+            columns |= {"to_lat": lat[ended], "to_lng": lng[ended]}
+        return columns
 
     def shapes(self) -> list[dict[str, Any]]:
         """For each pair a line from middle to middle; for trips within a district its middle."""

@@ -83,6 +83,6 @@ def _columns_of_estimate(result: Estimate) -> Columns:
 
 @columns_of.register
 def _columns_of_advice(result: Advice) -> Columns:
-    names = [each.name for each in fields(Choice) if each.name != "mechanism"]
+    names = [field.name for field in fields(Choice) if field.name != "mechanism"]
     columns = {name: [getattr(choice, name) for choice in result.choices] for name in names}
     return columns | {"recommended": [choice is result.recommended for choice in result.choices]}

@@ -87,18 +87,18 @@ class ParquetReader(IndexedReader):
         self._rows = self._file.metadata.num_rows
 
     def batches(
-        self, coordinates: Sequence[str], kept: Sequence[str] = ()
+        self, coordinates: Sequence[str], others: Sequence[str] = ()
     ) -> Iterator[pa.RecordBatch]:
-        columns = list(dict.fromkeys([*coordinates, *kept]))
+        columns = list(dict.fromkeys([*coordinates, *others]))
         if reader.GEOMETRY[0] in columns:
             check_degrees(self._crs, self.name)
         geometry = self._geometry or ""
         stored = [geometry if name in reader.GEOMETRY else name for name in columns]
-        asked = {"batch_size": reader.BATCH_ROWS, "columns": list(dict.fromkeys(stored))}
+        options = {"batch_size": reader.BATCH_ROWS, "columns": list(dict.fromkeys(stored))}
         self.number = sum(map(self._rows_in, range(self._groups.start)))  # that of its first row
         try:
             for group in self._groups:
-                for batch in self._file.iter_batches(row_groups=[group], **asked):
+                for batch in self._file.iter_batches(row_groups=[group], **options):
                     yield self._taken(batch, columns, geometry)
                     self.number += batch.num_rows
         except (pa.ArrowException, OSError):  # the message could repeat a value
@@ -152,19 +152,19 @@ class GeoPackageReader(IndexedReader):
         self._rows = int(about["features"])
 
     def batches(
-        self, coordinates: Sequence[str], kept: Sequence[str] = ()
+        self, coordinates: Sequence[str], others: Sequence[str] = ()
     ) -> Iterator[pa.RecordBatch]:
         import pyogrio
 
-        columns = list(dict.fromkeys([*coordinates, *kept]))
-        wanted = [name for name in columns if name not in reader.GEOMETRY]
+        columns = list(dict.fromkeys([*coordinates, *others]))
+        properties = [name for name in columns if name not in reader.GEOMETRY]
         if reader.GEOMETRY[0] in columns:
             check_degrees(self._crs, self.name)
         try:
             with pyogrio.open_arrow(
                 self.name,
                 layer=self._layer,
-                columns=wanted,
+                columns=properties,
                 batch_size=reader.BATCH_ROWS,
                 use_pyarrow=True,
             ) as (about, stored):

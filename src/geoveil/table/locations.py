@@ -49,20 +49,20 @@ def find_column(
     what: str,
     source: str,
     *,
-    given: str | None = None,
+    chosen: str | None = None,
     option: str = "",
 ) -> str:
-    """The column given, else the one with a usual name, in any case; ``option`` is how it is given.
+    """The column ``chosen`` by an ``option``, else the one with a usual name, in any case.
 
     >>> find_column(["user", "Latitude"], LATITUDE_NAMES, "latitude", "checkins.csv")
     'Latitude'
     """
-    if given is not None:
-        return check_column(columns, given, source)
-    found = [name for name in columns if name.strip().lower() in usual]
-    if len(found) == 1:
-        return found[0]
-    problem = "more than one column" if found else "no column"
+    if chosen is not None:
+        return check_column(columns, chosen, source)
+    matches = [name for name in columns if name.strip().lower() in usual]
+    if len(matches) == 1:
+        return matches[0]
+    problem = "more than one column" if matches else "no column"
     raise InvalidFile(
         f"{source} has {problem} named as a {what} ({', '.join(usual)}); "
         f"{f'say which one it is with {option}' if option else 'rename one'}: {list_columns(columns)}"
@@ -96,10 +96,10 @@ def coordinate_columns(
             usual(names),
             f"{what}{of_end}",
             source,
-            given=given,
+            chosen=chosen,
             option=option.format(f"{to}{names[0]}"),
         )
-        for given, names, what in (
+        for chosen, names, what in (
             (lat, LATITUDE_NAMES, "latitude"),
             (lng, LONGITUDE_NAMES, "longitude"),
         )
@@ -204,7 +204,7 @@ class Locations:
 
     lat: FloatArray
     lng: FloatArray
-    kept: pa.RecordBatch
+    others: pa.RecordBatch
     persons: tuple[list[Any], IntArray] | None = None
     to: tuple[FloatArray, FloatArray] | None = None
     """Latitudes and longitudes where trips ended, where rows are trips."""
@@ -258,7 +258,7 @@ class LocationTable:
             self._to = coordinate_columns(reader.columns, *to, reader.name, end=DESTINATION_WORDS)
             if {self._lat, self._lng} & set(self._to):
                 raise InvalidInput("the two ends of a trip must be four columns; name them all")
-        self.keep = [check_column(reader.columns, each, self.name) for each in dict.fromkeys(keep)]
+        self.keep = [check_column(reader.columns, name, self.name) for name in dict.fromkeys(keep)]
         self._person = person and check_column(reader.columns, person, self.name)
         self._advice = ""
         true = {self._lat, self._lng, *self._to, *reader.geometries}.intersection(self.keep)
@@ -286,9 +286,9 @@ class LocationTable:
         for batch in self._reader.batches([self._lat, self._lng, *self._to], others):
             yield self._check(batch)
 
-    def count_elsewhere(self, read: int, bad: int) -> None:
+    def count_elsewhere(self, rows: int, bad: int) -> None:
         """Take in rows of the table that others have read."""
-        self._rows += read
+        self._rows += rows
         self._bad += bad
 
     def check(self, outside: OutsideCount) -> None:
@@ -322,28 +322,28 @@ class LocationTable:
     def _check(self, batch: pa.RecordBatch) -> Locations:
         columns = self._lat, self._lng, *self._to
         lat, lng, *ends = (numbers(batch.column(name), degrees=True) for name in columns)
-        kept, persons, told = batch.select(self.keep), None, np.ones(lat.size, dtype=np.bool_)
+        others, persons, named = batch.select(self.keep), None, np.ones(lat.size, dtype=np.bool_)
         if self._person is not None:
             names, which = persons = entries(batch.column(self._person), self.name)
-            told = np.array([is_said(name) for name in names])[which]
-        good, to = on_earth(lat, lng) & told, None
+            named = np.array([is_said(name) for name in names])[which]
+        good, to = on_earth(lat, lng) & named, None
         if self._to:
             to = ends[0], ends[1]
             good &= on_earth(*to)
         first = self._rows
         self._rows += lat.size
         if good.all():
-            return Locations(lat, lng, kept, persons, to, self._reader.number)
+            return Locations(lat, lng, others, persons, to, self._reader.number)
         if not self._advice or not self._drop:
             self._advice = self._suspicion(lat, lng, batch.column(self._lat))
         if not self._drop:
-            raise InvalidFile(self._problem(lat, lng, told, good, first))
+            raise InvalidFile(self._problem(lat, lng, named, good, first))
         self._bad += int(good.size - np.count_nonzero(good))
         if persons is not None:
             persons = persons[0], persons[1][good]
         to = to and (to[0][good], to[1][good])
-        kept = kept.take(arrow_numbers(np.flatnonzero(good)))
-        return Locations(lat[good], lng[good], kept, persons, to, self._reader.number)
+        others = others.take(arrow_numbers(np.flatnonzero(good)))
+        return Locations(lat[good], lng[good], others, persons, to, self._reader.number)
 
     def _suspicion(self, lat: FloatArray, lng: FloatArray, written: pa.Array) -> str:
         """What may be wrong with the coordinates of a batch, or with the choice of the columns."""
@@ -363,24 +363,24 @@ class LocationTable:
         return f"{self._columns}?"
 
     def _problem(
-        self, lat: FloatArray, lng: FloatArray, told: BoolArray, good: BoolArray, first: int
+        self, lat: FloatArray, lng: FloatArray, named: BoolArray, good: BoolArray, first: int
     ) -> str:
         """What is wrong with the first bad row, by its number and never by its value."""
         worst = int(np.flatnonzero(~good)[0])
         row = f"row {first + worst + 1} of {self.name}"
-        if not told[worst]:
+        if not named[worst]:
             return f"{row} must say in {self._person!r} whom it is about; {REMEDY}"
         shape = self._reader.shape_of(worst) if self._lat == GEOMETRY[0] else None
         if shape is not None:
             return f"{row} must be a point; it is a {shape}; give points, such as the centroids"
-        if (on_earth(lat, lng) & told)[worst]:
+        if (on_earth(lat, lng) & named)[worst]:
             return (
                 f"{row} must say in degrees where its trip ended, not only where it began; {REMEDY}"
             )
         finite = np.isfinite(lat[worst]) and np.isfinite(lng[worst])
         degrees = "a latitude in -90 to 90 and a longitude in -180 to 180"
-        wanted = degrees if finite else "numbers for its coordinates"
-        return f"{row} must have {wanted}; {self._advice or REMEDY}"
+        requirement = degrees if finite else "numbers for its coordinates"
+        return f"{row} must have {requirement}; {self._advice or REMEDY}"
 
 
 @dataclass(frozen=True)

@@ -81,8 +81,8 @@ class Reporter:
         if isinstance(self.mechanism, ContinuousLaplace):
             places = np.column_stack(coordinates(lat=lat, lng=lng))
             return places, np.ones(len(places), dtype=np.bool_)
-        cells, taken = self.outside.locate(self._space, lat, lng)
-        return (np.column_stack((lat, lng)) if self.mechanism.told_apart is None else cells), taken
+        cells, usable = self.outside.locate(self._space, lat, lng)
+        return (np.column_stack((lat, lng)) if self.mechanism.told_apart is None else cells), usable
 
     def draw(self, places: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """One noisy report for each."""
@@ -95,12 +95,12 @@ class Reporter:
             return drawn_at(self.mechanism, places[:, 0], places[:, 1], self.randomness)
         return self.mechanism.sample(places, randomness=self.randomness)
 
-    def columns(self, drawn: npt.NDArray[Any]) -> Columns:
+    def columns(self, reports: npt.NDArray[Any]) -> Columns:
         """The reports as columns of a table; centres to a centimetre."""
         if isinstance(self.mechanism, ContinuousLaplace):
-            return {"lat": drawn[:, 0], "lng": drawn[:, 1]}
+            return {"lat": reports[:, 0], "lng": reports[:, 1]}
         lat, lng = self._places.latlng
-        return {"cell": drawn, "lat": lat[drawn], "lng": lng[drawn]}
+        return {"cell": reports, "lat": lat[reports], "lng": lng[reports]}
 
     def drawn(
         self, table: PlaceTable, *, limit: PersonLimit | None = None, whole: bool = True
@@ -194,26 +194,26 @@ def obfuscate(
             f"keep ({keep!r}) must be a list of names of columns, such as [{keep!r}]"
         )
     able("keep", keep, "__iter__", "a list of names of columns")
-    kept = list(dict.fromkeys(check_column(columns, name, "the table") for name in keep))
+    names = list(dict.fromkeys(check_column(columns, name, "the table") for name in keep))
     reporter = Reporter(mechanism, outside=outside, randomness=randomness)
-    check_kept(kept, [*used, *_geometries(frame, kept), *reporter.column_names])
+    check_kept(names, [*used, *_geometries(frame, names), *reporter.column_names])
     reporting = Reporting(limit, draw=reporter.draw, randomness=randomness)
     whom = None if limit is None else check_column(columns, limit.column, "the table")
     if isinstance(frame, Mapping):  # whose columns need not be of one length
-        _check_entries(frame, [*kept, *filter(None, [whom])], true_lat.size)
+        _check_entries(frame, [*names, *filter(None, [whom])], true_lat.size)
     persons = None if whom is None else reporting.number(_persons(frame[whom], whom))
-    places, taken = reporter.place(true_lat, true_lng)
+    places, usable = reporter.place(true_lat, true_lng)
     count = reporter.outside
     count.check("the table", count.hint or "are these the right columns, and is it the right map?")
     if count.dropped:
         advice = count.hint and f"; {count.hint}"
         warnings.warn(f"{count.sentence()}{advice}", stacklevel=2)
-    rows = Rows(places, np.arange(taken.size), persons).take(taken)
+    rows = Rows(places, np.arange(usable.size), persons).take(usable)
     if rows.numbers.size:
         (rows,) = reporting.reports([rows])
     else:  # no reports, of the type that reports have
         rows = Rows(reporter.draw(rows.places), rows.numbers)
-    return _like(frame, reporter.columns(rows.places), rows.numbers, kept)
+    return _like(frame, reporter.columns(rows.places), rows.numbers, names)
 
 
 def _check_entries(frame: Mapping[str, Any], names: Sequence[str], rows: int) -> None:
@@ -238,9 +238,9 @@ def _persons(column: Any, name: str) -> list[Any]:
     return persons
 
 
-def check_kept(kept: Sequence[str], taken: Sequence[str]) -> None:
+def check_kept(names: Sequence[str], reserved: Sequence[str]) -> None:
     """Refuse to keep a true coordinate, or a column with the name of a report's."""
-    wrong = [name for name in kept if name in taken]
+    wrong = [name for name in names if name in reserved]
     if wrong:
         raise InvalidInput(
             f"columns to keep ({', '.join(wrong)}) must not be coordinates or cells; leave them out"
@@ -271,17 +271,17 @@ def _coordinates(
         points = _in_degrees(frame)
         return np.asarray(points.y), np.asarray(points.x), [frame.geometry.name]
     names = coordinate_columns(columns, lat, lng, "the table", option="{}=")
-    found = []
+    arrays = []
     for name in names:
         try:
-            found.append(numbers(name, frame[name]))
+            arrays.append(numbers(name, frame[name]))
         except InvalidInput:
             raise InvalidInput(f"column {name!r} must hold numbers only") from None
-        if found[-1].ndim != 1:
+        if arrays[-1].ndim != 1:
             raise InvalidInput(f"column {name!r} must be one-dimensional")
-    if found[0].shape != found[1].shape:
+    if arrays[0].shape != arrays[1].shape:
         raise InvalidInput(f"columns {names[0]!r} and {names[1]!r} must have the same length")
-    return found[0], found[1], list(names)
+    return arrays[0], arrays[1], list(names)
 
 
 def _in_degrees(frame: Any) -> Any:
@@ -317,18 +317,18 @@ def _geometries(frame: Any, names: Sequence[str]) -> list[str]:
     return [name for name in names if is_geometry(frame[name])]
 
 
-def _like(frame: Any, reports: Columns, rows: IntArray, kept: Sequence[str]) -> Any:
+def _like(frame: Any, reports: Columns, rows: IntArray, names: Sequence[str]) -> Any:
     """The reports and the kept columns of their rows, as the kind of thing that came in."""
     if isinstance(frame, Mapping):
-        return reports | {name: np.asanyarray(frame[name])[rows] for name in kept}
+        return reports | {name: np.asanyarray(frame[name])[rows] for name in names}
     if _is(frame, "pyarrow", "Table"):
         import pyarrow as pa
 
-        return pa.table(reports | {name: frame.column(name).take(pa.array(rows)) for name in kept})
+        return pa.table(reports | {name: frame.column(name).take(pa.array(rows)) for name in names})
     import pandas as pd
 
     table = pd.DataFrame(reports)
-    for name in kept:
+    for name in names:
         table[name] = frame[name].array[rows]
     if _is(frame, "geopandas", "GeoDataFrame"):
         import geopandas
@@ -410,23 +410,23 @@ class DrawnRows:
 
         first = 0
         for part in self._table:
-            places, taken = self._place(*part.ends)
-            numbers = np.arange(first, first + taken.size)
-            first += taken.size
-            kept = pa.Table.from_batches([part.kept]) if self._table.keep else None
+            places, usable = self._place(*part.ends)
+            numbers = np.arange(first, first + usable.size)
+            first += usable.size
+            others = pa.Table.from_batches([part.others]) if self._table.keep else None
             persons = None
             if part.persons is not None:
                 names, which = part.persons
                 persons = self._reporting.number(names)[which]
             begin(part.number)
-            if taken.any():
-                yield Rows(places, numbers, persons, kept).take(taken)
+            if usable.any():
+                yield Rows(places, numbers, persons, others).take(usable)
             advance(self._table.read)
 
     def summary(self) -> TableSummary:
         """What happened to the rows, once all were drawn for."""
-        read, bad, spend = self._table.read, self._table.bad, self._reporting.spend
-        return TableSummary(read, self._reports, bad, self._outside, spend)
+        rows, bad, spend = self._table.read, self._table.bad, self._reporting.spend
+        return TableSummary(rows, self._reports, bad, self._outside, spend)
 
 
 def obfuscate_table(
@@ -452,23 +452,23 @@ def obfuscate_table(
         if seed is not None and limit is None:
             reporter.randomness = seeded_for(seed, number)
 
-    drawn = reporter.drawn(locations, limit=limit, whole=whole)
-    batches = (_written(reporter, rows) for rows in drawn.rows(advance, begin) if rows.numbers.size)
+    noisy = reporter.drawn(locations, limit=limit, whole=whole)
+    batches = (_written(reporter, rows) for rows in noisy.rows(advance, begin) if rows.numbers.size)
     first = next(batches, None)
     if first is not None:
         with create(first.schema) as table:
             for batch in chain([first], batches):
                 table.write(batch)
-    return drawn.summary()
+    return noisy.summary()
 
 
 def _written(reporter: Reporter, rows: Rows) -> pa.RecordBatch:
     """Reports as they are written, with the kept columns of the rows they answer."""
     import pyarrow as pa
 
-    drawn = reporter.columns(rows.places)
-    columns = {name: arrow_numbers(values) for name, values in drawn.items()}
-    if rows.kept is not None:
-        kept = rows.kept.combine_chunks()
-        columns |= {name: kept.column(name).combine_chunks() for name in kept.column_names}
+    reports = reporter.columns(rows.places)
+    columns = {name: arrow_numbers(values) for name, values in reports.items()}
+    if rows.others is not None:
+        others = rows.others.combine_chunks()
+        columns |= {name: others.column(name).combine_chunks() for name in others.column_names}
     return pa.RecordBatch.from_pydict(columns)

@@ -27,12 +27,12 @@ Draw = Callable[[npt.NDArray[Any]], npt.NDArray[Any]]
 
 @dataclass(frozen=True)
 class Rows:
-    """Some rows of a table: places (cells, or degrees), their numbers, persons, and what is kept."""
+    """Some rows of a table: places (cells, or degrees), their numbers, persons, and the columns to keep."""
 
     places: npt.NDArray[Any]
     numbers: IntArray
     persons: IntArray | None = None
-    kept: pa.Table | None = None
+    others: pa.Table | None = None
 
     def take(self, which: IntArray | BoolArray) -> Rows:
         """Those of the rows, by position or where true."""
@@ -40,19 +40,19 @@ class Rows:
             return self
         at = np.flatnonzero(which) if which.dtype == np.bool_ else which
         persons = None if self.persons is None else self.persons[at]
-        kept = None if self.kept is None else self.kept.take(arrow_numbers(at))
-        return Rows(self.places[at], self.numbers[at], persons, kept)
+        others = None if self.others is None else self.others.take(arrow_numbers(at))
+        return Rows(self.places[at], self.numbers[at], persons, others)
 
     @staticmethod
     def joined(parts: Sequence[Rows]) -> Rows:
         """Rows about persons, one part after another."""
-        names, kept = ("places", "numbers", "persons"), None
-        if parts[0].kept is not None:
+        names, others = ("places", "numbers", "persons"), None
+        if parts[0].others is not None:
             import pyarrow as pa
 
-            kept = pa.concat_tables([part.kept for part in parts]).combine_chunks()
+            others = pa.concat_tables([part.others for part in parts]).combine_chunks()
         joined = {name: np.concatenate([getattr(part, name) for part in parts]) for name in names}
-        return Rows(**joined, kept=kept)
+        return Rows(**joined, others=others)
 
 
 @dataclass(frozen=True)
@@ -120,10 +120,10 @@ class Reporting:
 
     def number(self, persons: Sequence[Any]) -> IntArray:
         """A number for each person, the same whenever they come again."""
-        known = [self._numbers.setdefault(each, len(self._numbers)) for each in persons]
+        numbers = [self._numbers.setdefault(person, len(self._numbers)) for person in persons]
         new = np.zeros(len(self._numbers) - self._spent.size, dtype=np.int64)
         self._spent = np.concatenate([self._spent, new])
-        return np.array(known, dtype=np.int64)
+        return np.array(numbers, dtype=np.int64)
 
     def reports(self, batches: Iterable[Rows]) -> Iterator[Rows]:
         """The rows that are reported on, with reports in the place of their places."""
@@ -152,16 +152,16 @@ class Reporting:
         Every row draws a ticket, and the smallest of each person stay. New rows wait until they are
         as many as those that stay, so that each row is sorted a few times only.
         """
-        drawn: list[tuple[Rows, Tickets]] = []
+        candidates: list[tuple[Rows, Tickets]] = []
         waiting, staying = 0, 0
         for rows in batches:
-            drawn.append((rows, self._randomness.words(rows.numbers.size)))
+            candidates.append((rows, self._randomness.words(rows.numbers.size)))
             waiting += rows.numbers.size
             if waiting >= staying:
-                drawn = [_smallest(drawn, most)]
-                waiting, staying = 0, drawn[0][0].numbers.size
-        if drawn:
-            rows, _ = _smallest(drawn, most)
+                candidates = [_smallest(candidates, most)]
+                waiting, staying = 0, candidates[0][0].numbers.size
+        if candidates:
+            rows, _ = _smallest(candidates, most)
             yield rows.take(np.argsort(rows.numbers))
 
     def _memoised(self, rows: Rows) -> Rows:
@@ -171,14 +171,14 @@ class Reporting:
         keys, first, which = np.unique(keyed, axis=0, return_index=True, return_inverse=True)
         names = list(map(tuple, keys.tolist()))
         new = [k for k in np.argsort(first).tolist() if self._is_new(names[k])]
-        drawn = self._draw(rows.places[first[new]])
-        self._remembered |= dict(zip([names[k] for k in new], drawn.tolist(), strict=True))
+        fresh = self._draw(rows.places[first[new]])
+        self._remembered |= dict(zip([names[k] for k in new], fresh.tolist(), strict=True))
         answered = np.array([name in self._remembered for name in names], dtype=np.bool_)
-        known = [self._remembered[name] for name in names if name in self._remembered]
-        reports = np.array(known, dtype=drawn.dtype).reshape(-1, *drawn.shape[1:])
-        taken = answered[which.ravel()]
-        positions = (np.cumsum(answered) - 1)[which.ravel()[taken]]
-        return replace(rows.take(taken), places=reports[positions])
+        values = [self._remembered[name] for name in names if name in self._remembered]
+        reports = np.array(values, dtype=fresh.dtype).reshape(-1, *fresh.shape[1:])
+        covered = answered[which.ravel()]
+        positions = (np.cumsum(answered) - 1)[which.ravel()[covered]]
+        return replace(rows.take(covered), places=reports[positions])
 
     def _is_new(self, name: tuple[float, ...]) -> bool:
         """Whether a place of a person is to be drawn for; if so, it is charged."""
@@ -202,8 +202,8 @@ def _ranks(persons: IntArray, order: IntArray) -> IntArray:
     return ranks
 
 
-def _smallest(drawn: Sequence[tuple[Rows, Tickets]], most: int) -> tuple[Rows, Tickets]:
+def _smallest(parts: Sequence[tuple[Rows, Tickets]], most: int) -> tuple[Rows, Tickets]:
     """For each person the rows with the smallest tickets."""
-    rows, tickets = Rows.joined([part for part, _ in drawn]), np.concatenate([t for _, t in drawn])
+    rows, tickets = Rows.joined([part for part, _ in parts]), np.concatenate([t for _, t in parts])
     stay = np.flatnonzero(_ranks(_persons(rows), np.lexsort((tickets, _persons(rows)))) < most)
     return rows.take(stay), tickets[stay]

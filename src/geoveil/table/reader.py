@@ -50,13 +50,13 @@ class Format(Enum):
 
 READ_ONLY = (Format.GPX, Format.GPKG)
 """Formats that are read and not written."""
-_ENDINGS = {f".{each.value}": each for each in Format} | {".json": Format.GEOJSON}
+_ENDINGS = {f".{kind.value}": kind for kind in Format} | {".json": Format.GEOJSON}
 _SPREADSHEETS = (".xlsx", ".xls", ".ods", ".numbers")
 _ARCHIVES = (".zip", ".bz2", ".xz", ".7z", ".tar", ".tgz", ".rar")
 
 
 def format_of(
-    path: str, given: str | None = None, *, writing: bool = False, folder: bool = False
+    path: str, stated: str | None = None, *, writing: bool = False, folder: bool = False
 ) -> Format:
     """The format of a file by its ending; of a pipe the one given, or CSV. All of them need pyarrow.
 
@@ -67,13 +67,13 @@ def format_of(
     """
     require("pyarrow", "cli", "reading and writing tables")
     if path == PIPE:
-        return Format(given or "csv")
+        return Format(stated or "csv")
     if path and not (writing or folder) and Path(path).is_dir():
         raise InvalidInput(f"{path} must be a file; it is a folder: name a file in it")
     name = unpacked_name(path)
     ending = PurePath(name).suffix
-    if given is not None and ending not in _ENDINGS:
-        return Format(given)
+    if stated is not None and ending not in _ENDINGS:
+        return Format(stated)
     kind = _ENDINGS.get(ending)
     wrong = kind is None or (kind.seekable and name != path.lower())
     if kind is None or wrong or (writing and kind in READ_ONLY):
@@ -165,9 +165,9 @@ class Source:
         """
         if size < 0:
             return self.read(len(self._head)) + self._bytes.read()
-        taken = self._head[:size]
-        self._head = self._head[len(taken) :]
-        pieces, missing = [taken], size - len(taken)
+        head = self._head[:size]
+        self._head = self._head[len(head) :]
+        pieces, missing = [head], size - len(head)
         while missing and (piece := self._bytes.read1(missing)):
             pieces.append(piece)
             missing -= len(piece)
@@ -197,9 +197,9 @@ class _Chained(io.RawIOBase):
     def read(self, size: int = -1) -> bytes:
         if not self._head:
             return self._rest.read(size)
-        taken = self._head if size < 0 else self._head[:size]
-        self._head = self._head[len(taken) :]
-        return taken + (self._rest.read() if size < 0 else b"")
+        head = self._head if size < 0 else self._head[:size]
+        self._head = self._head[len(head) :]
+        return head + (self._rest.read() if size < 0 else b"")
 
 
 @contextmanager
@@ -261,8 +261,8 @@ def last_row_end(data: bytes, line_end: bytes, delimiter: bytes = b",") -> int:
     """
     if b'"' not in data:
         return data.rfind(line_end) + len(line_end)
-    found = _rows(line_end, delimiter).match(data)
-    return found.end() if found else 0
+    match = _rows(line_end, delimiter).match(data)
+    return match.end() if match else 0
 
 
 @cache
@@ -272,7 +272,7 @@ def _rows(line_end: bytes, delimiter: bytes) -> re.Pattern[bytes]:
     Text after a closing quote belongs to its field on one line. Over several lines it shows that the
     quote was left open and has met a later one: such a row is never whole.
     """
-    parts = b"".join(each for each in (re.escape(delimiter), b"\r", b"\n") if each != line_end)
+    parts = b"".join(mark for mark in (re.escape(delimiter), b"\r", b"\n") if mark != line_end)
     text = rb"[^" + parts + line_end + rb"]*+"
     short = rb'"[^"\r\n]*+(?:""[^"\r\n]*+)*+"' + text
     long = rb'"[^"]*+(?:""[^"]*+)*+"(?=[' + parts + line_end + rb"])"
@@ -326,9 +326,9 @@ class TableReader(ABC):
 
     @abstractmethod
     def batches(
-        self, coordinates: Sequence[str], kept: Sequence[str] = ()
+        self, coordinates: Sequence[str], others: Sequence[str] = ()
     ) -> Iterator[pa.RecordBatch]:
-        """The rows in order, with these columns only: numbers or text, then whatever is kept."""
+        """The rows in order, with these columns only: numbers or text, then the others."""
 
     def sections(self) -> Iterator[Section]:
         """The whole table in sections, in order; none where its format cannot be cut."""

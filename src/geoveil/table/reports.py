@@ -69,7 +69,7 @@ class ReportPlaces:
         if self._steps is not None:
             around = self._steps * self._cell_km + self._space.centres[0]
             degrees = self._space.plane.to_latlng(around)
-        lat, lng = (frozen(np.round(each, 7)) for each in degrees)
+        lat, lng = (frozen(np.round(angles, 7)) for angles in degrees)
         return lat, lng
 
     def nearest_cells(self, *, lat: FloatArray, lng: FloatArray) -> tuple[IntArray, BoolArray]:
@@ -78,10 +78,10 @@ class ReportPlaces:
             return self._space.nearest_cells(lat=lat, lng=lng)
         offset = self._space.plane.to_plane(lat=lat, lng=lng) - self._space.centres[0]
         first, last = self._steps.min(axis=0), self._steps.max(axis=0)  # columns and rows
-        wanted = np.rint(offset / self._cell_km)
-        nearest = np.clip(wanted, first, last).astype(np.int64)
+        steps = np.rint(offset / self._cell_km)
+        nearest = np.clip(steps, first, last).astype(np.int64)
         column, row = (nearest - first).T
-        inside = (nearest == wanted).all(axis=1) & (self._numbers[row, column] >= 0)
+        inside = (nearest == steps).all(axis=1) & (self._numbers[row, column] >= 0)
         return self._nearest[row, column], inside
 
     @property
@@ -141,20 +141,20 @@ def reported(
         for batch in reader.batches(ends, beside):
             columns = [numbers(batch.column(name)) for name in ends]
             about = (channel.report_count, reader.name, why, rows)
-            each = [cell_numbers(column, *about) for column in columns]
-            yield np.stack(each, axis=1) if trips else each[0], batch
+            by_end = [cell_numbers(column, *about) for column in columns]
+            yield np.stack(by_end, axis=1) if trips else by_end[0], batch
             rows += batch.num_rows
         return
     if not isinstance(space, MapSpace):
-        wanted = f"columns {what}" if trips else "a column 'cell'"
-        raise InvalidInput(f"{reader.name} must have {wanted}, since {space!r} has no map")
+        required = f"columns {what}" if trips else "a column 'cell'"
+        raise InvalidInput(f"{reader.name} must have {required}, since {space!r} has no map")
     table, places = reading.locations(reader, keep=beside), ReportPlaces(channel)
     for part in table:
         if part.to is None:
             cells, _ = outside.locate(places, part.lat, part.lng)
         else:
             cells, _ = outside.locate_both(places, (part.lat, part.lng), part.to)
-        yield cells, part.kept
+        yield cells, part.others
     if table.read:
         table.check(outside)
 
@@ -242,7 +242,7 @@ class SlotColumn:
         if self.by not in _HOURS:
             return locations.check_column(columns, self.by, name)
         return locations.find_column(
-            columns, TIME_NAMES, "time", name, given=self.time, option="--time"
+            columns, TIME_NAMES, "time", name, chosen=self.time, option="--time"
         )
 
     def name(self, value: Any) -> str | None:
@@ -299,9 +299,9 @@ def count_by_slot(
             )
         for name, number in numbers.items():
             assert name is not None
-            found = np.bincount(cells[mine == number], minlength=size)
-            if found.any():  # a dictionary may have entries that no row has
-                counts[name] = counts.get(name, 0) + found
+            own = np.bincount(cells[mine == number], minlength=size)
+            if own.any():  # a dictionary may have entries that no row has
+                counts[name] = counts.get(name, 0) + own
             if len(counts) > MOST_SLOTS:
                 raise InvalidFile(
                     f"column {column!r} of {reader.name} must name at most {MOST_SLOTS} slots; it "
@@ -340,7 +340,7 @@ def read_persons(
 ) -> PersonReports:
     """The reports of a file by the entries of a column; rows without an entry are refused."""
     locations.check_column(reader.columns, column, reader.name)
-    found: dict[str, list[int]] = {}
+    by_person: dict[str, list[int]] = {}
     rows = 0
     for cells, batch in reported(reader, channel, reading, OutsideCount("clamp"), beside=[column]):
         said = python_values(batch.column(column), reader.name)
@@ -351,11 +351,11 @@ def read_persons(
                     f"row {rows} of {reader.name} must name a person in column {column!r}; it names none"
                 )
             name = person.decode("utf-8", "replace") if isinstance(person, bytes) else str(person)
-            found.setdefault(name, []).append(cell)
+            by_person.setdefault(name, []).append(cell)
         advance(rows)
     if not rows:
         raise InvalidFile(f"{reader.name} must have at least one report; it has none")
-    return PersonReports(channel, found)
+    return PersonReports(channel, by_person)
 
 
 def joint_tallies(files: Sequence[PersonReports]) -> list[Tally]:
@@ -364,8 +364,8 @@ def joint_tallies(files: Sequence[PersonReports]) -> list[Tally]:
     A way is how many reports come from which file. No sentence names a person.
     """
     ways: dict[tuple[int, ...], list[list[int]]] = {}
-    for person in dict.fromkeys(person for each in files for person in each.by_person):
-        mine = [each.by_person.get(person, []) for each in files]
+    for person in dict.fromkeys(person for file in files for person in file.by_person):
+        mine = [file.by_person.get(person, []) for file in files]
         way = [number for number, some in enumerate(mine) for _ in some]
         reports = [cell for some in mine for cell in some]
         if len(reports) > MOST_REPORTS:

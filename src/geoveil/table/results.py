@@ -60,13 +60,13 @@ class Result:
 
     def columns(self) -> dict[str, Any]:
         """The columns of the file, in order; coordinates only where the space has a map."""
-        made: dict[str, Any] = {"cell": np.arange(self.space.size)}
-        made |= _centres(self.space)
-        made["share"] = self.share
+        columns: dict[str, Any] = {"cell": np.arange(self.space.size)}
+        columns |= _centres(self.space)
+        columns["share"] = self.share
         for name in ("standard_error", *_INTERVAL, "reports"):
             if getattr(self, name) is not None:
-                made[name] = getattr(self, name)
-        return made
+                columns[name] = getattr(self, name)
+        return columns
 
 
 def estimate_result(
@@ -131,8 +131,8 @@ def load_estimate(path: str | Path) -> Estimate:
     It holds what the file does: shares, and for every cell its standard error and its interval at one level;
     regions need the estimate itself.
     """
-    found = read_result(file_name(path))
-    about = found.description or {}
+    result = read_result(file_name(path))
+    about = result.description or {}
     total = about.get("reports")
     if type(total) is not int or total < 1:
         raise InvalidFile(
@@ -140,8 +140,8 @@ def load_estimate(path: str | Path) -> Estimate:
         )
     steps = about.get("steps")
     return Estimate(
-        space=found.space,
-        distribution=found.share,
+        space=result.space,
+        distribution=result.share,
         total=total,
         steps=steps if type(steps) is int else 0,
         stopped=str(about.get("stopped", "not said in the file")),
@@ -149,24 +149,24 @@ def load_estimate(path: str | Path) -> Estimate:
             _number(about.get("log_likelihood_nats_per_report")),
             _number(about.get("certificate_nats_per_report")),
         ),
-        find_errors=lambda: _saved_errors(found, total),
-        find_identifiability=lambda: _saved_identifiability(found),
+        find_errors=lambda: _saved_errors(result, total),
+        find_identifiability=lambda: _saved_identifiability(result),
         find_promises=lambda: _saved_promises(about),
     )
 
 
 def _saved_promises(about: Mapping[str, Any]) -> tuple[str, ...]:
     """As an estimate says them, or by the numbers that the service writes, which are between positions."""
-    told = about.get("promises")
-    if isinstance(told, list):
-        return tuple(map(str, told))
-    given = about.get("promises_per_km") or [about.get("epsilon_per_km")]
+    words = about.get("promises")
+    if isinstance(words, list):
+        return tuple(map(str, words))
+    epsilons = about.get("promises_per_km") or [about.get("epsilon_per_km")]
     try:
         slack = _number(about.get("slack_nats"))
-        made = [BetweenPositions(epsilon, slack) for epsilon in given]
+        promises = [BetweenPositions(epsilon, slack) for epsilon in epsilons]
     except (InvalidInput, TypeError):
         return ()
-    return tuple(promise_of_a_report(promise) for promise in made)
+    return tuple(promise_of_a_report(promise) for promise in promises)
 
 
 def _number(stored: Any) -> float:
@@ -208,22 +208,22 @@ class SavedErrors(ErrorBars):
             raise Unsupported(_SINGLE_CELLS)
 
 
-def _saved_errors(found: Result, total: int) -> SavedErrors:
-    about = found.description or {}
+def _saved_errors(result: Result, total: int) -> SavedErrors:
+    about = result.description or {}
     level = _number(about.get("interval_level"))
-    errors, low, high = found.standard_error, found.low, found.high
+    errors, low, high = result.standard_error, result.low, result.high
     if errors is None or low is None or high is None or not 0 < level < 1:
         raise Unsupported("the file of this estimate holds no error bars")
     method = str(about.get("error_bars", "not said in the file"))
-    return SavedErrors(method, found.share, found.share, total, level, errors, (low, high))
+    return SavedErrors(method, result.share, result.share, total, level, errors, (low, high))
 
 
-def _saved_identifiability(found: Result) -> Identifiability:
-    about, size = found.description or {}, found.space.size
-    known = about.get("identifiable") is True
+def _saved_identifiability(result: Result) -> Identifiability:
+    about, size = result.description or {}, result.space.size
+    identifiable = about.get("identifiable") is True
     reason = str(about.get("identifiability") or "not tested: the file does not say")
     nowhere = frozen(np.zeros(size, dtype=np.bool_))
-    return Identifiability(size if known else 0, size, nowhere, (), reason)
+    return Identifiability(size if identifiable else 0, size, nowhere, (), reason)
 
 
 def write_result(path: str, result: Result, *, format: str | None = None) -> None:
@@ -260,7 +260,7 @@ def _shapes(space: Any) -> list[dict[str, Any]]:
     """The geometry of every cell."""
     if not _centres(space):
         raise Unsupported(f"{space!r} has no map; write the estimate as .csv or .parquet")
-    return [each["geometry"] for each in space.to_geojson()["features"]]
+    return [feature["geometry"] for feature in space.to_geojson()["features"]]
 
 
 def read_result(path: str, *, format: str | None = None, delimiter: str = ",") -> Result:
@@ -281,8 +281,8 @@ def read_cells(reader: TableReader, column: str | None = None) -> Result:
     """
     amounts = amount_column(reader, column)
     others = _OTHERS if column is None else _OTHERS[:3]
-    wanted = [name for name in dict.fromkeys((*others, amounts)) if name in reader.columns]
-    table = read_numbers(reader, wanted)
+    names = [name for name in dict.fromkeys((*others, amounts)) if name in reader.columns]
+    table = read_numbers(reader, names)
     table["share"] = checked_amounts(table.pop(amounts), amounts, reader.name)
     rows = table["share"].size
     if not rows:
@@ -349,12 +349,12 @@ def checked_amounts(values: FloatArray, column: str, path: str) -> FloatArray:
     return values
 
 
-def result_of(found: streamed.PlainDocument, path: str) -> Result:
+def result_of(document: streamed.PlainDocument, path: str) -> Result:
     """The estimate of a JSON file that is no FeatureCollection: as the service keeps it."""
-    if found.values.get("kind") != "estimate":
-        raise found
+    if document.values.get("kind") != "estimate":
+        raise document
     try:
-        return result_from_dict(found.values)
+        return result_from_dict(document.values)
     except GeoveilError as problem:
         raise InvalidFile(f"{path}: {problem}") from None
 
@@ -364,9 +364,7 @@ def result_from_dict(values: Mapping[str, Any]) -> Result:
     try:
         interval = values.get("interval", {})
         table = {
-            name: values[given]
-            for name, given in _OF_DOCUMENT.items()
-            if interval or name == "share"
+            name: values[key] for name, key in _OF_DOCUMENT.items() if interval or name == "share"
         }
         table |= {name: interval[name] for name in _INTERVAL if interval}
         arrays = {name: np.array(listed, dtype=np.float64) for name, listed in table.items()}
@@ -399,15 +397,15 @@ def _built(
     else:
         raise InvalidFile("it must have the columns lat and lng, or describe its space")
     names = ("standard_error", *_INTERVAL)
-    given: dict[str, Any] = {name: table[name] for name in names if name in table}
-    if "standard_error" in given:  # JSON has no infinity: null stands for it
-        given["standard_error"] = np.nan_to_num(given["standard_error"], nan=np.inf, posinf=np.inf)
+    parts: dict[str, Any] = {name: table[name] for name in names if name in table}
+    if "standard_error" in parts:  # JSON has no infinity: null stands for it
+        parts["standard_error"] = np.nan_to_num(parts["standard_error"], nan=np.inf, posinf=np.inf)
     share, reports = prior_over(table["share"], space.size, name=name), table.get("reports")
     if reports is not None:
         if not ((reports >= 0) & (reports == np.floor(reports))).all():
             raise InvalidFile("its column 'reports' must hold whole numbers")
-        given["reports"] = reports.astype(np.int64)
-    return Result(space, share, description=about, **given)
+        parts["reports"] = reports.astype(np.int64)
+    return Result(space, share, description=about, **parts)
 
 
 def _centres(space: Any) -> dict[str, FloatArray]:

@@ -68,11 +68,11 @@ class GeoJSONReader(TableReader):
         return document or self._document or None
 
     def batches(
-        self, coordinates: Sequence[str], kept: Sequence[str] = ()
+        self, coordinates: Sequence[str], others: Sequence[str] = ()
     ) -> Iterator[pa.RecordBatch]:
         import pyarrow as pa
 
-        columns = list(dict.fromkeys([*coordinates, *kept]))
+        columns = list(dict.fromkeys([*coordinates, *others]))
         stored = [name for name in columns if name not in reader.GEOMETRY]
         with unpacking(self.name):
             while features := list(islice(self._features, _BATCH)):
@@ -128,18 +128,18 @@ class FeatureScanner:
     @property
     def document(self) -> dict[str, Any] | None:
         """What the table says about itself, as far as it was read."""
-        found = self.members.get(reader.DOCUMENT)
-        return found if isinstance(found, dict) else None
+        value = self.members.get(reader.DOCUMENT)
+        return value if isinstance(value, dict) else None
 
     def features(self) -> Iterator[Any]:
         """Each feature as parsed JSON. Refuses what is not a FeatureCollection."""
         self._expect("{")
-        found = False
+        has_features = False
         while self._peek() != "}":
             key = self._value()
             self._expect(":")
             if key == "features":
-                found = True
+                has_features = True
                 yield from self._entries()
             else:
                 if key == reader.DOCUMENT and key in self.members:
@@ -150,7 +150,7 @@ class FeatureScanner:
             if not self._another():
                 break
         self._expect("}")
-        if not found:
+        if not has_features:
             raise PlainDocument(self._problem, self.members)
 
     def _entries(self) -> Iterator[Any]:
@@ -270,11 +270,11 @@ class TrackPointReader(TableReader):
         self._time: list[str] | None = None
 
     def batches(
-        self, coordinates: Sequence[str], kept: Sequence[str] = ()
+        self, coordinates: Sequence[str], others: Sequence[str] = ()
     ) -> Iterator[pa.RecordBatch]:
         import pyarrow as pa
 
-        columns = list(dict.fromkeys([*coordinates, *kept]))
+        columns = list(dict.fromkeys([*coordinates, *others]))
         with unpacking(self.name):
             for rows in self._pieces():
                 arrays = [arrow_texts([row[name] for row in rows]) for name in columns]

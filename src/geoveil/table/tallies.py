@@ -52,7 +52,7 @@ def tally_to_dict(tally: Tally | TripTally) -> dict[str, Any]:
     kind, arrays = "tally", [tally.counts]
     if isinstance(tally, TripTally):
         kind, arrays = "trip_tally", [*tally.pairs.T, tally.counts]
-    lists = zip(_LISTS[kind], (each.tolist() for each in arrays), strict=True)
+    lists = zip(_LISTS[kind], (array.tolist() for array in arrays), strict=True)
     return {kind: VERSION, "mechanism": mechanism_to_dict(tally.channel), **dict(lists)}
 
 
@@ -97,14 +97,14 @@ def _checked(values: object, kind: str) -> tuple[Channel | IntArray, ...]:
         raise InvalidFile(f"{what} must hold a mechanism on cells")
     lists = [values.get(name) for name in names]
     sound = all(
-        isinstance(each, list) and all(type(number) is int for number in each)  # no true, no 1.0
-        for each in lists
+        isinstance(part, list) and all(type(number) is int for number in part)  # no true, no 1.0
+        for part in lists
     )
-    if not sound or len({len(each) for each in lists if each is not None}) != 1:
+    if not sound or len({len(part) for part in lists if part is not None}) != 1:
         length = " of one length" if len(names) > 1 else ""
         raise InvalidFile(f"{what} must hold {', '.join(names)}: lists of whole numbers{length}")
     try:
-        return mechanism, *(np.array(each, dtype=np.int64) for each in lists)
+        return mechanism, *(np.array(part, dtype=np.int64) for part in lists)
     except OverflowError:
         raise InvalidFile(f"the numbers of {what} must be below 2⁶³") from None
 

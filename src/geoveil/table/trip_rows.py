@@ -55,7 +55,7 @@ class ConsecutiveTrips:
         time: str | None = None,
     ) -> None:
         self._time = locations.find_column(
-            reader.columns, TIME_NAMES, "time", reader.name, given=time, option="--time"
+            reader.columns, TIME_NAMES, "time", reader.name, chosen=time, option="--time"
         )
         self._within_s = positive("within_hours", within_hours) * _HOUR_S
         self._drop = reading.bad_rows == "drop"
@@ -84,14 +84,14 @@ class ConsecutiveTrips:
 
     def __iter__(self) -> Iterator[Locations]:
         """All trips at once: the visits of a person may stand anywhere in the table."""
-        known: dict[Any, int] = {}
-        found: list[tuple[FloatArray, ...]] = []
+        people: dict[Any, int] = {}
+        visits: list[tuple[FloatArray, ...]] = []
         rows = 0
         for part in self._visits:
             assert part.persons is not None
             names, which = part.persons
-            who = np.array([known.setdefault(name, len(known)) for name in names], np.float64)
-            times = _seconds(part.kept.column(self._time))
+            who = np.array([people.setdefault(name, len(people)) for name in names], np.float64)
+            times = _seconds(part.others.column(self._time))
             timed = np.isfinite(times)
             if not (timed.all() or self._drop):
                 raise InvalidFile(
@@ -101,20 +101,20 @@ class ConsecutiveTrips:
                 )
             self._untimed += int(np.count_nonzero(~timed))
             rows += times.size
-            found.append(tuple(each[timed] for each in (who[which], times, part.lat, part.lng)))
-            kept = part.kept
-        if not found:
+            visits.append(tuple(some[timed] for some in (who[which], times, part.lat, part.lng)))
+            others = part.others
+        if not visits:
             return
         who, times, lat, lng = (
-            np.concatenate([each[column] for each in found]) for column in range(4)
+            np.concatenate([visit[column] for visit in visits]) for column in range(4)
         )
         order = np.lexsort((times, who))
         who, times, lat, lng = who[order], times[order], lat[order], lng[order]
         follows = (np.diff(who) == 0) & (np.diff(times) <= self._within_s)
         begun, ended = np.flatnonzero(follows), np.flatnonzero(follows) + 1
-        persons = list(known), who[begun].astype(np.int64)
+        persons = list(people), who[begun].astype(np.int64)
         yield Locations(
-            lat[begun], lng[begun], kept.slice(0, 0).select([]), persons, (lat[ended], lng[ended])
+            lat[begun], lng[begun], others.slice(0, 0).select([]), persons, (lat[ended], lng[ended])
         )
 
 
@@ -126,12 +126,12 @@ def _seconds(values: pa.Array) -> FloatArray:
         seconds = values.cast(pa.timestamp("s", values.type.tz), safe=False).cast(pa.int64())
         return np.asarray(seconds.to_numpy(zero_copy_only=False), dtype=np.float64)
     plain = numbers(values)
-    read = np.abs(plain) < (0.0 if _all_days(plain) else _LATEST_S)
-    seconds = np.where(read, plain, np.nan)
+    valid = np.abs(plain) < (0.0 if _all_days(plain) else _LATEST_S)
+    seconds = np.where(valid, plain, np.nan)
     others = np.flatnonzero(np.isnan(seconds))
     for at, value in zip(others, values.take(others).to_pylist(), strict=True):
-        if (told := time_of(value)) is not None:
-            seconds[at] = told.replace(tzinfo=told.tzinfo or UTC).timestamp()
+        if (moment := time_of(value)) is not None:
+            seconds[at] = moment.replace(tzinfo=moment.tzinfo or UTC).timestamp()
     return seconds
 
 
@@ -167,19 +167,19 @@ class TripReporter(obfuscation.Reporter):
     ) -> tuple[npt.NDArray[Any], BoolArray]:
         """Both ends of each trip, (trips, 2) cells or (trips, 2, 2) degrees, and which are taken."""
         to_lat, to_lng = end
-        cells, taken = self.outside.locate_both(self._space, (lat, lng), (to_lat, to_lng))
+        cells, usable = self.outside.locate_both(self._space, (lat, lng), (to_lat, to_lng))
         if self.mechanism.told_apart is None:  # type: ignore[union-attr]  # a channel, as checked
-            return np.stack([np.column_stack((lat, lng)), np.column_stack(end)], axis=1), taken
-        return cells, taken
+            return np.stack([np.column_stack((lat, lng)), np.column_stack(end)], axis=1), usable
+        return cells, usable
 
     def draw(self, places: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """(trips, 2): a report for each end."""
         return np.stack([super(TripReporter, self).draw(places[:, end]) for end in (0, 1)], axis=1)
 
-    def columns(self, drawn: npt.NDArray[Any]) -> obfuscation.Columns:
+    def columns(self, reports: npt.NDArray[Any]) -> obfuscation.Columns:
         """The reports of both ends as columns of a table."""
-        ended = super().columns(drawn[:, 1])
-        return super().columns(drawn[:, 0]) | {
+        ended = super().columns(reports[:, 1])
+        return super().columns(reports[:, 0]) | {
             f"{END_PREFIX}{name}": values for name, values in ended.items()
         }
 
@@ -195,10 +195,10 @@ def tally_trips(
 ) -> tuple[TripTally, obfuscation.TableSummary]:
     """One noisy pair for each trip of a file, counted at once; the reports are not kept."""
     reporter = TripReporter(mechanism, outside=outside, randomness=randomness)
-    drawn, counted = reporter.drawn(trips, limit=limit), TripTally(mechanism, [], [])
-    for rows in drawn.rows(advance):
+    noisy, counted = reporter.drawn(trips, limit=limit), TripTally(mechanism, [], [])
+    for rows in noisy.rows(advance):
         counted += TripTally(mechanism, *rows.places.T)
-    return counted, drawn.summary()
+    return counted, noisy.summary()
 
 
 def count_trip_reports(

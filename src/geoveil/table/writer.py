@@ -318,11 +318,11 @@ def _texts(name: str, values: list[Any]) -> Iterator[str]:
 # --- Small tables, column by column
 
 
-def write_by(put: Callable[..., None], path: str, *given: Any, format: str | None = None) -> None:
-    """A file by the ending of its name, whose bytes ``put(sink, kind, *given)`` writes."""
+def write_by(put: Callable[..., None], path: str, *content: Any, format: str | None = None) -> None:
+    """A file by the ending of its name, whose bytes ``put(sink, kind, *content)`` writes."""
     kind = format_of(path, format, writing=True)
     with binary_sink(path) as sink:
-        put(sink, kind, *given)
+        put(sink, kind, *content)
 
 
 def put_table(
@@ -350,8 +350,8 @@ def put_table(
         return
     arrays, described = {}, {}
     for name, values in columns.items():
-        known = np.isfinite(values) if isinstance(values, np.ndarray) else None
-        arrays[name] = arrow_texts(values) if known is None else arrow_numbers(values, known)
+        valid = np.isfinite(values) if isinstance(values, np.ndarray) else None
+        arrays[name] = arrow_texts(values) if valid is None else arrow_numbers(values, valid)
     if kind is Format.PARQUET and shapes is not None:
         arrays[GEOMETRY_COLUMN] = arrow_texts(
             [well_known_binary(shape) for shape in shapes], binary=True
@@ -364,11 +364,11 @@ def put_table(
 
 def _shaped(columns: Mapping[str, Any], shapes: Sequence[Any]) -> Iterator[dict[str, Any]]:
     """Each row as a feature."""
-    known = (
-        [None if isinstance(value, float) and not math.isfinite(value) else value for value in each]
-        for each in (np.asarray(column).tolist() for column in columns.values())
+    lists = (
+        [None if isinstance(value, float) and not math.isfinite(value) else value for value in some]
+        for some in (np.asarray(column).tolist() for column in columns.values())
     )
-    for shape, *row in zip(shapes, *known, strict=True):
+    for shape, *row in zip(shapes, *lists, strict=True):
         properties = dict(zip(columns, row, strict=True))
         numbered = {"id": properties["cell"]} if "cell" in properties else {}
         yield {"type": "Feature", **numbered, "geometry": shape, "properties": properties}
