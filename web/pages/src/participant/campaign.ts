@@ -15,7 +15,7 @@ export interface Campaign {
 
 export type Missing = "unknown" | "unreachable";
 
-const KEPT = "geoveil-limits";
+const STORAGE_KEY = "geoveil-limits";
 const USUAL: Limits = { maxEpsilonPerKm: 2, budgetPerKm: 10 };
 const TIMEOUT_MS = 10_000;
 const LONGEST_NAME = 200;
@@ -63,7 +63,7 @@ export async function fetchCampaign(): Promise<Campaign | Missing> {
 function campaignOf(answer: unknown): Campaign | Missing {
   if (typeof answer !== "object" || answer === null) return "unreachable";
   const { name, state, reports_counted: counted, settings } = answer as Record<string, unknown>;
-  const asked = typeof settings === "object" && settings !== null ? (settings as Record<string, unknown>) : {};
+  const options = typeof settings === "object" && settings !== null ? (settings as Record<string, unknown>) : {};
   const all = typeof counted === "object" && counted !== null ? (counted as Record<string, unknown>)["all"] : 0;
   if (typeof name !== "string" || typeof state !== "string") return "unreachable";
   return {
@@ -71,16 +71,16 @@ function campaignOf(answer: unknown): Campaign | Missing {
     state,
     over: state === "ended" || state === "finished",
     reports: typeof all === "number" && Number.isSafeInteger(all) && all > 0 ? all : 0,
-    trips: asked["trips"] === true,
+    trips: options["trips"] === true,
   };
 }
 
 // --- Limits: the person's own, kept in this browser
 
-export function keptLimits(): Limits {
+export function recallLimits(): Limits {
   try {
-    const kept = JSON.parse(localStorage.getItem(KEPT) ?? "null") as unknown;
-    const { maxEpsilonPerKm, budgetPerKm } = { ...USUAL, ...(kept as Partial<Limits> | null) };
+    const saved = JSON.parse(localStorage.getItem(STORAGE_KEY) ?? "null") as unknown;
+    const { maxEpsilonPerKm, budgetPerKm } = { ...USUAL, ...(saved as Partial<Limits> | null) };
     return isLimit(maxEpsilonPerKm) && isLimit(budgetPerKm) ? { maxEpsilonPerKm, budgetPerKm } : USUAL;
   } catch {
     return USUAL; // no storage: the ledger will say so
@@ -89,7 +89,7 @@ export function keptLimits(): Limits {
 
 export function keepLimits(limits: Limits): void {
   try {
-    localStorage.setItem(KEPT, JSON.stringify(limits));
+    localStorage.setItem(STORAGE_KEY, JSON.stringify(limits));
   } catch {} // they hold as long as the page is open
 }
 

@@ -45,9 +45,9 @@ export interface Rule {
   readonly slot: { readonly name: string; readonly of: number; readonly zone: string } | undefined;
 }
 
-/** Every check passed; `made` where there is a report to this campaign already. */
+/** Every check passed; `earlier` where there is a report to this campaign already. */
 export interface Offer {
-  readonly made: Charge | undefined;
+  readonly earlier: Charge | undefined;
 }
 
 /** What would be reported from a place: a share for each centre of the rule. */
@@ -79,16 +79,16 @@ export function sentOf(receipt: Receipt): Sent {
   return { ...receipt, state: receipt.acknowledged ? "acknowledged" : "sent", problem: "" };
 }
 
-export interface Asked {
+export interface Question {
   readonly ticket: number;
   readonly call: keyof Calls;
-  readonly given: readonly unknown[];
+  readonly parameters: readonly unknown[];
 }
 
-export type Told =
-  | { readonly told: "rule"; readonly rule: Rule }
-  | { readonly told: "answer"; readonly ticket: number; readonly value: unknown }
-  | { readonly told: "failure"; readonly ticket: number; readonly failure: Failure };
+export type Message =
+  | { readonly kind: "rule"; readonly rule: Rule }
+  | { readonly kind: "answer"; readonly ticket: number; readonly value: unknown }
+  | { readonly kind: "failure"; readonly ticket: number; readonly failure: Failure };
 
 /** Calls into the worker; each rejects with a {@link Failure}. */
 export class DeviceProxy {
@@ -96,13 +96,13 @@ export class DeviceProxy {
   private readonly waiting = new Map<number, [(value: never) => void, (failure: Failure) => void]>();
   private tickets = 0;
 
-  constructor(seen: (rule: Rule) => void) {
+  constructor(onRule: (rule: Rule) => void) {
     this.worker = new Worker(new URL("./device_worker.ts", import.meta.url), { type: "module" });
-    this.worker.onmessage = ({ data }: MessageEvent<Told>) => {
-      if (data.told === "rule") return seen(data.rule);
+    this.worker.onmessage = ({ data }: MessageEvent<Message>) => {
+      if (data.kind === "rule") return onRule(data.rule);
       const [resolve, reject] = this.waiting.get(data.ticket)!;
       this.waiting.delete(data.ticket);
-      return data.told === "answer" ? resolve(data.value as never) : reject(data.failure);
+      return data.kind === "answer" ? resolve(data.value as never) : reject(data.failure);
     };
     this.worker.onerror = () => {
       for (const [, reject] of this.waiting.values()) reject({ reason: "fault", detail: "worker", sent: false });
@@ -112,12 +112,12 @@ export class DeviceProxy {
 
   call<Name extends keyof Calls>(
     call: Name,
-    ...given: Parameters<Calls[Name]>
+    ...parameters: Parameters<Calls[Name]>
   ): Promise<Awaited<ReturnType<Calls[Name]>>> {
     const ticket = ++this.tickets;
     return new Promise((resolve, reject) => {
       this.waiting.set(ticket, [resolve, reject]);
-      this.worker.postMessage({ ticket, call, given } satisfies Asked);
+      this.worker.postMessage({ ticket, call, parameters } satisfies Question);
     });
   }
 

@@ -14,7 +14,7 @@ import {
   Unacknowledged,
 } from "@geoveil/client";
 import { FetchTransport } from "../../../sdk/src/collector.ts";
-import type { Asked, Cloud, Failure, Limits, Offer, Rule, Told } from "./device.ts";
+import type { Cloud, Failure, Limits, Message, Offer, Question, Rule } from "./device.ts";
 
 let device: Device | undefined;
 /** The rule as the page shows it. */
@@ -50,16 +50,16 @@ const CALLS = {
   async open(link: string, limits: Limits, promisePerKm?: number): Promise<Offer> {
     const ledger = self.indexedDB ? new AnsweringStorage() : undefined; // the device says why not
     device = await Device.open(link, { ...limits, promisePerKm, transport, ledger });
-    const offered = await device.offered((seen, all) => {
-      document = seen;
+    const offered = await device.offered((current, all) => {
+      document = current;
       const levels = all.map((level) => ({
         promise: level.promise,
         cost: costOf(level),
         meanKm: meanDistanceKm(level),
       }));
-      tell({ told: "rule", rule: { ...ruleOf(seen), levels } });
+      tell({ kind: "rule", rule: { ...ruleOf(current), levels } });
     });
-    return { made: "cell" in offered ? offered : undefined };
+    return { earlier: "cell" in offered ? offered : undefined };
   },
 
   /** How often each cell would be reported from a place, by the whole numbers of the rule. */
@@ -164,7 +164,7 @@ function ruleOf(document: MechanismDocument): Omit<Rule, "levels"> {
 
 // --- Questions of the page, each answered once
 
-function tell(message: Told): void {
+function tell(message: Message): void {
   postMessage(message);
 }
 
@@ -178,12 +178,12 @@ function failure(problem: unknown): Failure {
   return { reason: "fault", detail: problem instanceof Error ? problem.name : "", sent: false };
 }
 
-onmessage = ({ data: { ticket, call, given } }: MessageEvent<Asked>) => {
+onmessage = ({ data: { ticket, call, parameters } }: MessageEvent<Question>) => {
   const work = CALLS[call] as (...all: unknown[]) => unknown;
   Promise.resolve()
-    .then(() => work(...given))
+    .then(() => work(...parameters))
     .then(
-      (value) => tell({ told: "answer", ticket, value }),
-      (problem: unknown) => tell({ told: "failure", ticket, failure: failure(problem) }),
+      (value) => tell({ kind: "answer", ticket, value }),
+      (problem: unknown) => tell({ kind: "failure", ticket, failure: failure(problem) }),
     );
 };

@@ -67,14 +67,14 @@ function Charges({ history }: { history: readonly Charge[] }) {
 
 /** Asked twice: what it means stands between. */
 function Erase({ erase }: Pick<Shown, "erase">) {
-  const [asked, setAsked] = useState<boolean>();
+  const [open, setOpen] = useState<boolean>();
   const [button, title] = [useRef<HTMLButtonElement>(null), useRef<HTMLHeadingElement>(null)];
   useEffect(() => {
-    if (asked !== undefined) (button.current ?? title.current)?.focus(); // what was pressed is gone
-  }, [asked]);
-  if (!asked) {
+    if (open !== undefined) (button.current ?? title.current)?.focus(); // what was pressed is gone
+  }, [open]);
+  if (!open) {
     return (
-      <button type="button" id="erase" ref={button} onClick={() => setAsked(true)}>
+      <button type="button" id="erase" ref={button} onClick={() => setOpen(true)}>
         {words.erase}
       </button>
     );
@@ -93,7 +93,7 @@ function Erase({ erase }: Pick<Shown, "erase">) {
         <button type="button" class="quiet" id="erase-now" onClick={() => void erase()}>
           {words.eraseNow}
         </button>
-        <button type="button" onClick={() => setAsked(false)}>
+        <button type="button" onClick={() => setOpen(false)}>
           {words.keep}
         </button>
       </div>

@@ -10,9 +10,9 @@ import {
   HOST,
   isLimit,
   keepLimits,
-  keptLimits,
   LINK,
   type Missing,
+  recallLimits,
 } from "./campaign.ts";
 import { Choice } from "./choice.tsx";
 import {
@@ -29,7 +29,7 @@ import {
 import { LedgerView } from "./ledger.tsx";
 import { PlaceChoice } from "./place.tsx";
 import { Reveals } from "./reveals.tsx";
-import { Failed, Made, Sending, type Stage } from "./sending.tsx";
+import { Failed, Report, Sending, type Stage } from "./sending.tsx";
 import { say } from "./texts.ts";
 
 /** Until a campaign that is being prepared is looked at again. */
@@ -41,21 +41,21 @@ export function Page() {
   const [campaign, setCampaign] = useState<Campaign | Missing>();
   const [attempt, setAttempt] = useState(0);
   const [trips, setTrips] = useState<boolean>(); // as the rule says
-  const told = useRef<HTMLHeadingElement & HTMLParagraphElement>(null);
-  const asked = useRef(false);
+  const outcome = useRef<HTMLHeadingElement & HTMLParagraphElement>(null);
+  const retrying = useRef(false);
   useEffect(() => {
     announce(say.loading);
-    void fetchCampaign().then((found) => {
-      setCampaign(found);
-      announce(typeof found === "string" ? say[found] : found.name);
+    void fetchCampaign().then((answer) => {
+      setCampaign(answer);
+      announce(typeof answer === "string" ? say[answer] : answer.name);
     });
   }, [attempt]);
   useEffect(() => {
-    if (asked.current) told.current?.focus(); // whoever asked again is taken to what comes of it
-    if (typeof campaign === "object") asked.current = false;
+    if (retrying.current) outcome.current?.focus(); // whoever asked again is taken to what comes of it
+    if (typeof campaign === "object") retrying.current = false;
   }, [campaign]);
   const again = (): void => {
-    asked.current = true;
+    retrying.current = true;
     setCampaign(undefined);
     setAttempt(attempt + 1);
   };
@@ -68,7 +68,7 @@ export function Page() {
   if (campaign === undefined) {
     return (
       <main class="page">
-        <p role="status" class="soft" ref={told} tabIndex={-1}>
+        <p role="status" class="soft" ref={outcome} tabIndex={-1}>
           {say.loading}
         </p>
       </main>
@@ -77,7 +77,7 @@ export function Page() {
   if (typeof campaign === "string") {
     return (
       <main class="page stack">
-        <h1 ref={told} tabIndex={-1}>
+        <h1 ref={outcome} tabIndex={-1}>
           {say[campaign]}
         </h1>
         {campaign === "unreachable" && (
@@ -99,7 +99,7 @@ export function Page() {
         <p class="soft small">
           {say.by(HOST)} · {say.counted(campaign.reports)}
         </p>
-        <h1 ref={told} tabIndex={-1}>
+        <h1 ref={outcome} tabIndex={-1}>
           {campaign.name}
         </h1>
         {!campaign.over && <p class="lead">{(trips ?? campaign.trips) ? say.trip.lead : say.lead}</p>}
@@ -111,7 +111,7 @@ export function Page() {
           </p>
         )}
       </header>
-      {!waits && <Participation over={campaign.over} told={setTrips} />}
+      {!waits && <Participation over={campaign.over} onTrips={setTrips} />}
     </>
   );
 }
@@ -120,9 +120,9 @@ export function Page() {
  * All that depends on the device: it is opened again when the limits change, and when the ledger is deleted. Where
  * the campaign is over, what was sent is left.
  */
-function Participation({ over, told }: { over: boolean; told: (trips: boolean) => void }) {
+function Participation({ over, onTrips }: { over: boolean; onTrips: (trips: boolean) => void }) {
   const device = useRef<DeviceProxy | undefined>(undefined);
-  const [limits, setLimits] = useState(keptLimits);
+  const [limits, setLimits] = useState(recallLimits);
   const [chosen, setChosen] = useState<number>();
   const [stage, setStage] = useState<Stage>("checking");
   const [rule, setRule] = useState<Rule>();
@@ -132,7 +132,7 @@ function Participation({ over, told }: { over: boolean; told: (trips: boolean) =
   const [failure, setFailure] = useState<Failure>();
   const [fix, setFix] = useState<Fix>();
   const [end, setEnd] = useState<Fix>();
-  const [made, setMade] = useState<Sent>();
+  const [report, setReport] = useState<Sent>();
   const [settled, setSettled] = useState(0);
   const underWay = useRef(false);
   const erasures = useRef(0);
@@ -142,16 +142,16 @@ function Participation({ over, told }: { over: boolean; told: (trips: boolean) =
   const [opened, setOpened] = useState(0);
   /** Where it is said what happens next. */
   const next = useRef<HTMLDivElement>(null);
-  const asked = useRef(false);
+  const retrying = useRef(false);
 
   const readLedger = async (): Promise<void> => {
     setLedger(await device.current!.call("ledger").catch(() => undefined));
   };
   useEffect(() => {
-    const proxy = new DeviceProxy((read) => {
+    const proxy = new DeviceProxy((newRule) => {
       performance.mark("rule read");
-      setRule(read);
-      told(read.trips);
+      setRule(newRule);
+      onTrips(newRule.trips);
       setChecked(false);
     });
     device.current = proxy;
@@ -164,10 +164,10 @@ function Participation({ over, told }: { over: boolean; told: (trips: boolean) =
         (offer) => {
           performance.mark("rule checked");
           setChecked(true);
-          setMade(offer.made);
-          if (offer.made && asked.current) setSettled(settled + 1);
-          asked.current = false;
-          setStage(offer.made ? "made" : "open");
+          setReport(offer.earlier);
+          if (offer.earlier && retrying.current) setSettled(settled + 1);
+          retrying.current = false;
+          setStage(offer.earlier ? "made" : "open");
         },
         (problem: Failure) => {
           if (problem.reason === "budget")
@@ -186,16 +186,16 @@ function Participation({ over, told }: { over: boolean; told: (trips: boolean) =
   const cloud = useCloud(device, fix, stage);
   const endCloud = useCloud(device, end, stage);
 
-  /** What became of a report that was on its way: as the list has it, or else as its sending told. */
-  const settle = async (told: Sent | undefined, problem?: Failure): Promise<void> => {
+  /** What became of a report that was on its way: as the list has it, or else as its sending says. */
+  const settle = async (fallback: Sent | undefined, problem?: Failure): Promise<void> => {
     setFix(undefined); // the place has done its work
     setEnd(undefined);
     const before = erasures.current;
-    const { made: listed } = await device
+    const { earlier: listed } = await device
       .current!.call("open", LINK, limits, chosen)
-      .catch(() => ({ made: undefined }));
-    const now = listed ?? told;
-    setMade(now);
+      .catch(() => ({ earlier: undefined }));
+    const now = listed ?? fallback;
+    setReport(now);
     setForgotten(!listed || erasures.current > before);
     if (!now) setFailure(problem);
     setSettled(settled + 1);
@@ -230,39 +230,39 @@ function Participation({ over, told }: { over: boolean; told: (trips: boolean) =
   const flush = (): void => {
     leave();
     const again = device.current!.call("flush").catch(() => undefined);
-    void again.then((receipt) => settle(receipt ? sentOf(receipt) : made));
+    void again.then((receipt) => settle(receipt ? sentOf(receipt) : report));
   };
   const erase = async (): Promise<void> => {
-    const done = await device.current!.call("erase").then(
+    const success = await device.current!.call("erase").then(
       () => true,
       () => false,
     );
-    setErasure(done ? say.ledger.erased : say.ledger.notErased);
-    if (!done) return;
+    setErasure(success ? say.ledger.erased : say.ledger.notErased);
+    if (!success) return;
     erasures.current++;
     if (underWay.current) return readLedger(); // what is on its way is told of when it has arrived
     setStage("checking");
     setSettled(0);
-    setMade(undefined);
+    setReport(undefined);
     setLedger(undefined);
     setOpened(opened + 1);
   };
   const again = (): void => {
-    asked.current = true;
+    retrying.current = true;
     next.current?.focus(); // the button goes
     setOpened(opened + 1);
   };
-  const promise = rule?.cost ?? made;
-  const trips = rule?.trips ?? made?.to !== undefined;
-  const shown = made && rule && made.mechanism === rule.id ? made : undefined;
+  const promise = rule?.cost ?? report;
+  const trips = rule?.trips ?? report?.to !== undefined;
+  const shown = report && rule && report.mechanism === rule.id ? report : undefined;
   const open = stage === "open";
   const ended = over || failure?.reason === "ended";
-  const shows = !ended || made !== undefined;
+  const shows = !ended || report !== undefined;
   const placed = fix !== undefined && (!trips || end !== undefined);
   return (
     <main class="page stack sections">
-      {made && <Made charge={made} {...{ rule, settled, forgotten, flush, over }} busy={stage === "sending"} />}
-      {rule && !made && !ended && (
+      {report && <Report charge={report} {...{ rule, settled, forgotten, flush, over }} busy={stage === "sending"} />}
+      {rule && !report && !ended && (
         <Choice levels={rule.levels} {...{ chosen, limits, choose: setChosen }} open={stage !== "sending"} />
       )}
       {promise && shows && <Reveals {...{ promise, trips }} checked={checked} />}
@@ -284,7 +284,7 @@ function Participation({ over, told }: { over: boolean; told: (trips: boolean) =
           choose={setEnd}
         />
       )}
-      {!made && !over && (
+      {!report && !over && (
         <div id="next" ref={next} tabIndex={-1}>
           {promise && !ended ? (
             <Sending {...{ stage, rule, ledger, limits, failure, send, placed }} />
@@ -304,7 +304,7 @@ function Participation({ over, told }: { over: boolean; told: (trips: boolean) =
       )}
       {erasure && <Erasure words={erasure} />}
       {ledger && <LedgerView {...{ ledger, limits, erase }} host={HOST} />}
-      {shows && <Proof fingerprint={made?.mechanism ?? rule?.id} over={ended} />}
+      {shows && <Proof fingerprint={report?.mechanism ?? rule?.id} over={ended} />}
       <footer class="stack-tight">
         {rule && <Numbers rule={rule} />}
         <LimitsForm
@@ -322,10 +322,10 @@ function Participation({ over, told }: { over: boolean; told: (trips: boolean) =
 
 /** What became of the wish to delete the list; the button that had the focus is gone. */
 function Erasure({ words }: { words: string }) {
-  const told = useRef<HTMLParagraphElement>(null);
-  useEffect(() => told.current?.focus(), [words]);
+  const paragraph = useRef<HTMLParagraphElement>(null);
+  useEffect(() => paragraph.current?.focus(), [words]);
   return (
-    <p class="notice" id="erasure" role="status" ref={told} tabIndex={-1}>
+    <p class="notice" id="erasure" role="status" ref={paragraph} tabIndex={-1}>
       {words}
     </p>
   );
@@ -340,10 +340,10 @@ function useCloud(
   const [cloud, setCloud] = useState<Cloud>();
   useEffect(() => {
     if (!fix || stage !== "open") return setCloud(undefined);
-    let wanted = true;
-    void device.current!.call("cloud", fix.lat, fix.lng).then((found) => wanted && setCloud(found));
+    let current = true;
+    void device.current!.call("cloud", fix.lat, fix.lng).then((newCloud) => current && setCloud(newCloud));
     return () => {
-      wanted = false;
+      current = false;
     };
   }, [fix, stage]);
   return cloud;
@@ -410,9 +410,9 @@ function LimitsForm({ limits, open, save }: LimitsOf) {
   const words = say.limits;
   const onSubmit = (event: SubmitEvent & { currentTarget: HTMLFormElement }): void => {
     event.preventDefault();
-    const given = new FormData(event.currentTarget);
+    const form = new FormData(event.currentTarget);
     const [maxEpsilonPerKm, budgetPerKm] = ["most", "budget"].map((name) =>
-      Number(String(given.get(name)).replace(",", ".")),
+      Number(String(form.get(name)).replace(",", ".")),
     );
     const sound = isLimit(maxEpsilonPerKm) && isLimit(budgetPerKm);
     setWrong(!sound);

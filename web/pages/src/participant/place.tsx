@@ -105,9 +105,9 @@ function Ways({ which, fix, choose }: Pick<Shown, "which" | "fix" | "choose">) {
   const [problem, setProblem] = useState("");
   const [cleared, setCleared] = useState(0);
   const button = useRef<HTMLButtonElement>(null);
-  const wanted = useRef(0);
+  const latest = useRef(0);
   const forget = (): void => {
-    wanted.current++; // what is being measured is not awaited any more
+    latest.current++; // what is being measured is not awaited any more
     setMeasuring(false);
     setProblem("");
   };
@@ -122,15 +122,15 @@ function Ways({ which, fix, choose }: Pick<Shown, "which" | "fix" | "choose">) {
     if (!navigator.geolocation) return setProblem(words.failed); // some browsers have none, or let people switch it off
     setMeasuring(true);
     setProblem("");
-    const asked = ++wanted.current;
+    const turn = ++latest.current;
     navigator.geolocation.getCurrentPosition(
       ({ coords: { latitude: lat, longitude: lng, accuracy } }) => {
-        if (asked !== wanted.current) return;
+        if (turn !== latest.current) return;
         setMeasuring(false);
         choose({ lat, lng, accuracyKm: accuracy / 1000 });
       },
       ({ code, PERMISSION_DENIED }) => {
-        if (asked !== wanted.current) return;
+        if (turn !== latest.current) return;
         setMeasuring(false);
         setProblem(code === PERMISSION_DENIED ? words.denied : words.failed);
       },
@@ -163,8 +163,8 @@ function Typed({ which, choose }: Pick<Shown, "which" | "choose">) {
   const [wrong, setWrong] = useState(false);
   const onSubmit = (event: SubmitEvent & { currentTarget: HTMLFormElement }): void => {
     event.preventDefault();
-    const given = new FormData(event.currentTarget);
-    const [lat, lng] = ["lat", "lng"].map((name) => parsed(String(given.get(name)))) as [number, number];
+    const form = new FormData(event.currentTarget);
+    const [lat, lng] = ["lat", "lng"].map((name) => parsed(String(form.get(name)))) as [number, number];
     const sound = Math.abs(lat) <= 90 && Math.abs(lng) <= 180;
     setWrong(!sound);
     if (sound) choose({ lat, lng });

@@ -289,9 +289,9 @@ function useDark(): boolean {
   const [query] = useState(() => matchMedia("(prefers-color-scheme: dark)"));
   const [dark, setDark] = useState(query.matches);
   useEffect(() => {
-    const told = (): void => setDark(query.matches);
-    query.addEventListener("change", told);
-    return () => query.removeEventListener("change", told);
+    const update = (): void => setDark(query.matches);
+    query.addEventListener("change", update);
+    return () => query.removeEventListener("change", update);
   }, [query]);
   return dark;
 }

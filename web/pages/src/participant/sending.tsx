@@ -74,7 +74,7 @@ function statusOf(stage: Stage, placed: boolean, trips: boolean): string {
 }
 
 /** Problems of a campaign or a report that the page has words for. */
-const KNOWN = new Map([
+const PROBLEM_WORDS = new Map([
   ["campaign-paused", say.paused],
   ["campaign-preparing", say.preparing],
   ["campaign-finished", say.finished],
@@ -87,12 +87,12 @@ const NAMED = new Set<string>(["document", "answer", "problem", "waiting", "faul
 
 /** Why nothing was reported, in the reader's words; what device or service called it stands in brackets. */
 export function Failed({ failure: { reason, detail, sent } }: { failure: Failure }) {
-  const known = reason === "problem" ? KNOWN.get(detail) : undefined;
+  const problemWords = reason === "problem" ? PROBLEM_WORDS.get(detail) : undefined;
   const title = reason === "waiting" ? words.waiting : sent ? words.refusedSent : words.refused;
   return (
     <div class="notice notice-warm" role="alert" data-reason={reason}>
-      <strong>{title}:</strong> {known ?? `${say.reasons[reason]}.`}
-      {detail && !known && NAMED.has(reason) && (
+      <strong>{title}:</strong> {problemWords ?? `${say.reasons[reason]}.`}
+      {detail && !problemWords && NAMED.has(reason) && (
         <span class="soft" lang="en">
           {" "}
           ({detail})
@@ -104,7 +104,7 @@ export function Failed({ failure: { reason, detail, sent } }: { failure: Failure
   );
 }
 
-interface MadeOf {
+interface ReportProps {
   readonly charge: Sent;
   /** That of now, where it is known. */
   readonly rule: Rule | undefined;
@@ -119,7 +119,7 @@ interface MadeOf {
 }
 
 /** The report that was made, now or on an earlier visit. */
-export function Made({ charge, rule, settled, forgotten, busy, flush, over }: MadeOf) {
+export function Report({ charge, rule, settled, forgotten, busy, flush, over }: ReportProps) {
   const title = useRef<HTMLHeadingElement>(null);
   useEffect(() => {
     if (!settled) return;
@@ -151,7 +151,7 @@ export function Made({ charge, rule, settled, forgotten, busy, flush, over }: Ma
       )}
       {charge.state === "refused" && (
         <p>
-          {KNOWN.get(charge.problem) ?? (
+          {PROBLEM_WORDS.get(charge.problem) ?? (
             <>
               {say.reasons.problem}.{" "}
               <span class="soft" lang="en">

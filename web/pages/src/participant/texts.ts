@@ -178,8 +178,8 @@ export const say = texts(
         "the fingerprint of the rule it was drawn by, the same for everybody",
       ],
       notSent: "Nothing else is sent: no place, no name, no account, no cookie.",
-      cost: (cost: string, left: string, limit: string) =>
-        `It costs ${cost} per km of the ${limit} per km that you allow all reports together; ${left} are left now.`,
+      cost: (cost: string, rest: string, limit: string) =>
+        `It costs ${cost} per km of the ${limit} per km that you allow all reports together; ${rest} are left now.`,
       operator: (host: string, spent: string) => `All campaigns of ${host} together have cost ${spent} per km so far.`,
       button: "Send one noisy report",
       again: "Send it again, unchanged",
@@ -245,7 +245,7 @@ export const say = texts(
       title: "What was ever sent from here",
       where: (host: string) => `From this browser to ${host}. The list is kept in this browser only.`,
       none: "Nothing so far.",
-      left: (left: string, limit: string) => `${left} of ${limit} per km are left of your budget.`,
+      left: (rest: string, limit: string) => `${rest} of ${limit} per km are left of your budget.`,
       operator: (spent: string) => `This operator has had ${spent} per km of it.`,
       together: (reports: string, guessed: number) =>
         `All ${reports} together: between two places 200 m apart, for somebody who does not move, a guess is right at most ${guessed} times in 100.`,
@@ -430,8 +430,8 @@ export const say = texts(
         "der Fingerabdruck der Regel, nach der gezogen wurde, für alle derselbe",
       ],
       notSent: "Sonst wird nichts gesendet: kein Ort, kein Name, kein Konto, kein Cookie.",
-      cost: (cost: string, left: string, limit: string) =>
-        `Sie kostet ${cost} je km von den ${limit} je km, die Sie allen Meldungen zusammen erlauben; ${left} sind jetzt übrig.`,
+      cost: (cost: string, rest: string, limit: string) =>
+        `Sie kostet ${cost} je km von den ${limit} je km, die Sie allen Meldungen zusammen erlauben; ${rest} sind jetzt übrig.`,
       operator: (host: string, spent: string) =>
         `Alle Kampagnen von ${host} zusammen haben bisher ${spent} je km gekostet.`,
       button: "Eine verrauschte Meldung senden",
@@ -497,7 +497,7 @@ export const say = texts(
       title: "Was von hier je gesendet wurde",
       where: (host: string) => `Von diesem Browser an ${host}. Die Liste liegt nur in diesem Browser.`,
       none: "Bisher nichts.",
-      left: (left: string, limit: string) => `${left} von ${limit} je km sind von Ihrem Budget übrig.`,
+      left: (rest: string, limit: string) => `${rest} von ${limit} je km sind von Ihrem Budget übrig.`,
       operator: (spent: string) => `Dieser Betreiber hat davon ${spent} je km bekommen.`,
       together: (reports: string, guessed: number) =>
         `Alle ${reports} zusammen: Zwischen zwei Orten im Abstand von 200 m wird, wer sich nicht bewegt, höchstens ${guessed} von 100 Mal richtig geraten.`,
