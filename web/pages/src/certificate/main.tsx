@@ -6,7 +6,7 @@ import { roundedDown, roundedUp } from "../../../sdk/src/words.ts";
 import { address, PATIENCE_MS, Refusal, service, type State } from "../dashboard/service.ts";
 import { announce, cost, distance, language, number } from "../texts/language.ts";
 import { say } from "./texts.ts";
-import type { Facts, Told } from "./worker.ts";
+import type { Facts, Message } from "./worker.ts";
 
 const CAMPAIGN = location.pathname.replace(/\/$/, "").split("/").pop() ?? "";
 const APART_KM = [0.05, 0.2, 0.5, 1, 2];
@@ -14,7 +14,7 @@ const LARGEST = 1 << 22;
 /** Status → why there is no mechanism to check. */
 const WHY: Readonly<Record<number, string>> = { 404: say.unknown, 409: say.notNow, 410: say.over };
 
-async function fetched(): Promise<Uint8Array> {
+async function fetchDocuments(): Promise<Uint8Array> {
   const answer = await fetch(address(`api/campaigns/${encodeURIComponent(CAMPAIGN)}/mechanism`), {
     credentials: "omit",
     cache: "no-cache",
@@ -34,17 +34,17 @@ function Certificate() {
   const [published, setPublished] = useState(false);
   useEffect(() => {
     const worker = new Worker(new URL("./worker.ts", import.meta.url), { type: "module" });
-    worker.onmessage = ({ data: told }: MessageEvent<Told>) => {
-      if (told.told === "facts") [setFacts(told.facts), setWords(say.checking)];
-      else if (told.told === "refused") setWords(say.refused(told.reason));
-      else [setVerdict(told), setWords(told.holds ? say.holds : say.fails)];
+    worker.onmessage = ({ data: message }: MessageEvent<Message>) => {
+      if (message.kind === "facts") [setFacts(message.facts), setWords(say.checking)];
+      else if (message.kind === "refused") setWords(say.refused(message.reason));
+      else [setVerdict(message), setWords(message.holds ? say.holds : say.fails)];
     };
     service
       .state(CAMPAIGN)
-      .then((found) => {
-        setState(found);
-        announce(say.title(found.name));
-        return fetched();
+      .then((campaign) => {
+        setState(campaign);
+        announce(say.title(campaign.name));
+        return fetchDocuments();
       })
       .then((body) => {
         setPublished(true);
@@ -105,7 +105,7 @@ function Details({ facts, around }: { facts: Facts; around: boolean }) {
             </thead>
             <tbody>
               {APART_KM.map((km) => {
-                const { times, inCommon } = told(facts, km);
+                const { times, inCommon } = oddsAt(facts, km);
                 return (
                   <tr key={km}>
                     <th scope="row">{distance(km)}</th>
@@ -142,7 +142,7 @@ function Details({ facts, around }: { facts: Facts; around: boolean }) {
 }
 
 /** The odds at a distance, rounded so that they stay true. */
-function told(facts: Facts, km: number): { times: string; inCommon: string } {
+function oddsAt(facts: Facts, km: number): { times: string; inCommon: string } {
   const loss = facts.cost.epsilonPerKm * km + facts.cost.slackNats;
   return {
     times: number(Number(roundedUp(Math.exp(loss), 3)), 3),

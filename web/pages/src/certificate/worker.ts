@@ -16,16 +16,16 @@ export interface Facts {
 }
 
 /** First what the document says, then whether that holds; or why it cannot be read. */
-export type Told =
-  | { readonly told: "facts"; readonly facts: Facts }
-  | { readonly told: "verdict"; readonly holds: boolean; readonly seconds: number }
-  | { readonly told: "refused"; readonly reason: string };
+export type Message =
+  | { readonly kind: "facts"; readonly facts: Facts }
+  | { readonly kind: "verdict"; readonly holds: boolean; readonly seconds: number }
+  | { readonly kind: "refused"; readonly reason: string };
 
-const tell = (told: Told): void => postMessage(told);
+const tell = (message: Message): void => postMessage(message);
 
 addEventListener("message", (event: MessageEvent<Uint8Array>) => {
   void check(event.data).catch((error: unknown) =>
-    tell({ told: "refused", reason: error instanceof RefusedDocument ? error.reason : String(error) }),
+    tell({ kind: "refused", reason: error instanceof RefusedDocument ? error.reason : String(error) }),
   );
 });
 
@@ -34,7 +34,7 @@ async function check(body: Uint8Array): Promise<void> {
   const weakest = levels[levels.length - 1]!;
   const { id, round, expiresS, promise, trips, law } = weakest;
   const [cost, cells, listed] = [costOf(weakest), law.centres.east.length, law.centres.lattice === undefined];
-  tell({ told: "facts", facts: { id, round, expiresS, promise, trips, cost, cells, listed } });
+  tell({ kind: "facts", facts: { id, round, expiresS, promise, trips, cost, cells, listed } });
   const began = performance.now();
   let holds = true;
   try {
@@ -43,5 +43,5 @@ async function check(body: Uint8Array): Promise<void> {
     if (!(error instanceof RefusedDocument)) throw error;
     holds = false;
   }
-  tell({ told: "verdict", holds, seconds: (performance.now() - began) / 1000 });
+  tell({ kind: "verdict", holds, seconds: (performance.now() - began) / 1000 });
 }

@@ -24,13 +24,13 @@ export function drawable([south, west, north, east]: Box): boolean {
   return south < north && north - south < 10 && wide > 0 && wide < 10 && south > -85 && north < 85;
 }
 
-interface Edged {
+interface EdgesProps {
   readonly box: Box;
   readonly refusal: string | undefined;
   readonly onBox: (box: Box) => void;
 }
 
-export function Edges({ box, refusal, onBox }: Edged) {
+export function Edges({ box, refusal, onBox }: EdgesProps) {
   const names = [say.south, say.west, say.north, say.east];
   return (
     <>
@@ -46,7 +46,7 @@ export function Edges({ box, refusal, onBox }: Edged) {
               required
               value={box[at]}
               {...about("edge-0", undefined, refusal)}
-              onValue={(given) => onBox(box.map((edge, n) => (n === at ? given : edge)) as unknown as Box)}
+              onValue={(value) => onBox(box.map((edge, n) => (n === at ? value : edge)) as unknown as Box)}
             />
           </p>
         ))}
@@ -56,22 +56,22 @@ export function Edges({ box, refusal, onBox }: Edged) {
   );
 }
 
-interface Drawn {
+interface BoxMapProps {
   readonly box: Box;
   readonly streets: Backdrop | undefined;
   readonly limits: Backdrop | undefined;
   /** The cells that the limits leave, or the places, where that is known. */
-  readonly left: AnySpace | undefined;
+  readonly space: AnySpace | undefined;
   readonly onBox: (box: Box) => void;
 }
 
-export function BoxMap({ box, streets, limits, left, onBox }: Drawn) {
+export function BoxMap({ box, streets, limits, space, onBox }: BoxMapProps) {
   const place = useRef<HTMLCanvasElement>(null);
   const map = useRef<MapCanvas>(undefined);
   const dark = useDark();
   const [drawing, setDrawing] = useState(true);
   const [around, setAround] = useState(box); // what the map was laid over
-  const drawn = useRef(false);
+  const byHand = useRef(false);
   const behind = useMemo(
     () => ({
       features: [...(streets?.features ?? []), ...(limits && !arePoints(limits) ? bordersOf(limits).features : [])],
@@ -80,36 +80,36 @@ export function BoxMap({ box, streets, limits, left, onBox }: Drawn) {
   );
 
   useEffect(() => {
-    if (!drawn.current && drawable(box)) setAround(box); // typed, or that of a file: the map goes there
-    drawn.current = false;
+    if (!byHand.current && drawable(box)) setAround(box); // typed, or that of a file: the map goes there
+    byHand.current = false;
   }, [box]);
   useEffect(() => {
     const bounds = streets && boundsOf(streets);
     if (bounds && drawable(bounds)) setAround(bounds);
   }, [streets]);
   useEffect(() => {
-    if (left && !isPlaces(left)) setAround(left.box); // cells lie in the plane of their own box
-  }, [left]);
+    if (space && !isPlaces(space)) setAround(space.box); // cells lie in the plane of their own box
+  }, [space]);
   useEffect(() => {
     const plane = planeOf(around);
     const [west, south, east, north] = rectangleKm(around, plane);
     const [dx, dy] = [((AROUND - 1) / 2) * (east - west), ((AROUND - 1) / 2) * (north - south)];
-    const made = new MapCanvas(place.current!, plane, [west - dx, south - dy, east + dx, north + dy]);
-    made.onRectangle = (rectangle) => {
-      drawn.current = true;
-      onBox(boxOf(rectangle, made));
+    const canvas = new MapCanvas(place.current!, plane, [west - dx, south - dy, east + dx, north + dy]);
+    canvas.onRectangle = (rectangle) => {
+      byHand.current = true;
+      onBox(boxOf(rectangle, canvas));
     };
-    made.drawing = drawing;
-    map.current = made;
-    void service.tiles().then(({ tiles }) => tiles && map.current === made && made.under(new Tiles(tiles)));
-    return () => made.close();
+    canvas.drawing = drawing;
+    map.current = canvas;
+    void service.tiles().then(({ tiles }) => tiles && map.current === canvas && canvas.under(new Tiles(tiles)));
+    return () => canvas.close();
   }, [around]);
   useEffect(() => map.current!.behind(behind), [behind, around]);
   useEffect(() => {
-    const shown = left && shownOver(left, around, map.current!.plane);
+    const shown = space && shownOver(space, around, map.current!.plane);
     if (shown) map.current!.show(shown, () => INSIDE[dark ? "dark" : "light"]);
     else map.current!.showNothing();
-  }, [left, around, dark]);
+  }, [space, around, dark]);
   useEffect(() => {
     map.current!.drawing = drawing;
   }, [drawing]);
@@ -144,9 +144,9 @@ export function BoxMap({ box, streets, limits, left, onBox }: Drawn) {
 }
 
 /** Cells as a map over a box shows them; undefined where they are not of that box. */
-function shownOver(left: AnySpace, around: Box, plane: MapCanvas["plane"]): AnyCells | undefined {
-  if (isPlaces(left)) return new Places(left, plane);
-  return String(left.box) === String(around) ? new Cells(left) : undefined;
+function shownOver(space: AnySpace, around: Box, plane: MapCanvas["plane"]): AnyCells | undefined {
+  if (isPlaces(space)) return new Places(space, plane);
+  return String(space.box) === String(around) ? new Cells(space) : undefined;
 }
 
 /** A rectangle of the plane in degrees, to about a metre. */

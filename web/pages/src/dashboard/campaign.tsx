@@ -28,7 +28,7 @@ import {
 import { simulatedTruth } from "./simulated.ts";
 import { say } from "./texts.ts";
 import { Timeline } from "./timeline.tsx";
-import { Contributions, Told } from "./told.tsx";
+import { Contributions, EstimateWords } from "./service_words.tsx";
 
 const SHOWINGS = ["estimate", "doubt", "counts", "districts"] as const;
 const AGAIN_MS = 3000;
@@ -51,9 +51,9 @@ export function CampaignView({ id, onDenied }: { id: string; onDenied: () => voi
     clearTimeout(again.current);
     asking.current = { now: true, more: false };
     Promise.all([service.state(id), service.rounds(id)])
-      .then(([found, every]) => {
-        setState(found);
-        setRounds(every);
+      .then(([newState, newRounds]) => {
+        setState(newState);
+        setRounds(newRounds);
         setProblem("");
       })
       .catch((error: unknown) => {
@@ -92,7 +92,7 @@ export function CampaignView({ id, onDenied }: { id: string; onDenied: () => voi
   }, [state?.name]);
 
   const [chosen, setChosen] = useState<number>();
-  const [drawn, setDrawn] = useState(0); // how often shapes behind the map were changed here
+  const [redraws, setRedraws] = useState(0); // how often shapes behind the map were changed here
   const shown = chosen ?? state?.estimate?.round;
   return (
     <main class="stack">
@@ -122,7 +122,7 @@ export function CampaignView({ id, onDenied }: { id: string; onDenied: () => voi
           ) : shown === undefined ? (
             <p class="card lead">{withoutMap(state, rounds)}</p>
           ) : (
-            <Shown key={`${shown} ${drawn}`} state={state} round={shown} />
+            <Shown key={`${shown} ${redraws}`} state={state} round={shown} />
           )}
           <div class="two">
             {rounds && rounds.rounds.length > 0 && (
@@ -136,7 +136,7 @@ export function CampaignView({ id, onDenied }: { id: string; onDenied: () => voi
             <Alarms state={state} />
             <Contributions choices={state.choices} />
           </div>
-          <Changes {...{ state, onDenied }} onChanged={look} onDrawn={() => setDrawn(drawn + 1)} />
+          <Changes {...{ state, onDenied }} onChanged={look} onDrawn={() => setRedraws(redraws + 1)} />
         </>
       )}
     </main>
@@ -146,7 +146,7 @@ export function CampaignView({ id, onDenied }: { id: string; onDenied: () => voi
 /** Why there is no map, and whether one comes. */
 function withoutMap(state: State, rounds: Rounds | undefined): string {
   if (staysWithoutMap(state)) return say.noMap;
-  const failed = isOver(state) && rounds?.rounds.some((each) => each.given_up);
+  const failed = isOver(state) && rounds?.rounds.some((round) => round.given_up);
   return failed ? say.mapFailed : say.noEstimate(state.settings.minimum_reports);
 }
 
@@ -208,29 +208,29 @@ function useAnswer<Answer>(ask: () => Promise<Answer>): { answer: Answer | undef
   const [problem, setProblem] = useState<ComponentChildren>("");
   useEffect(() => {
     let again = 0;
-    let left = false;
+    let gone = false;
     const look = (): void => {
       ask().then(
-        (found) => {
-          setAnswer(() => found);
+        (value) => {
+          setAnswer(() => value);
           setProblem("");
         },
         (error: unknown) => {
           setProblem(inWords(error, say.byItself));
-          if (isAway(error) && !left) again = window.setTimeout(look, AGAIN_MS);
+          if (isAway(error) && !gone) again = window.setTimeout(look, AGAIN_MS);
         },
       );
     };
     look();
     return () => {
-      left = true;
+      gone = true;
       clearTimeout(again);
     };
   }, []);
   return { answer, problem };
 }
 
-interface Drawn {
+interface MapData {
   readonly estimate: Estimate;
   readonly counts: { readonly counts: readonly number[]; readonly outside: number };
 }
@@ -253,7 +253,7 @@ function TripMap({ state, round }: { state: State; round: number }) {
 }
 
 function Map({ state, round }: { state: State; round: number }) {
-  const { answer: drawn, problem } = useAnswer<Drawn>(async () => {
+  const { answer: data, problem } = useAnswer<MapData>(async () => {
     const [estimate, counts] = await Promise.all([service.estimate(state.id, round), service.counts(state.id, round)]);
     return { estimate, counts };
   });
@@ -265,14 +265,14 @@ function Map({ state, round }: { state: State; round: number }) {
     void service.tiles().then(setTiles);
   }, []);
 
-  const estimated = useMemo(() => drawn && valuesOf(drawn.estimate), [drawn]);
+  const estimated = useMemo(() => data && valuesOf(data.estimate), [data]);
   const counted = useMemo(() => {
-    if (!drawn || !estimated) return undefined;
+    if (!data || !estimated) return undefined;
     const total = Math.max(
       1,
-      drawn.counts.counts.reduce((sum, each) => sum + each, 0),
+      data.counts.counts.reduce((sum, count) => sum + count, 0),
     );
-    const shares = drawn.counts.counts.map((each) => each / total);
+    const shares = data.counts.counts.map((count) => count / total);
     return {
       ...estimated,
       shares,
@@ -282,7 +282,7 @@ function Map({ state, round }: { state: State; round: number }) {
       high: undefined,
       most: largest(shares),
     };
-  }, [drawn, estimated]);
+  }, [data, estimated]);
   const truth = useMemo(() => {
     const shares = estimated && simulatedTruth(state.id, estimated.cells.size);
     return (
@@ -296,11 +296,11 @@ function Map({ state, round }: { state: State; round: number }) {
     (zones) => service.regions(state.id, round, zones),
     inWords,
   );
-  const times = useTimes(drawn?.estimate, estimated, (of) => service.slots(state.id, of));
+  const times = useTimes(data?.estimate, estimated, (of) => service.slots(state.id, of));
   const slot = times.slot === undefined ? undefined : times.values.get(times.slot);
 
   if (problem) return <p class="notice notice-warm">{problem}</p>;
-  if (!drawn || !estimated || !counted) return <div class="card map-wait" aria-busy="true" />;
+  if (!data || !estimated || !counted) return <div class="card map-wait" aria-busy="true" />;
   const shows = slot ? "estimate" : showing; // the rest is there for all times together
   const values = slot ?? (shows === "counts" ? counted : estimated);
   const beside = slot ? undefined : truth;
@@ -311,22 +311,22 @@ function Map({ state, round }: { state: State; round: number }) {
     <section class="card stack" aria-label={say.mapOf}>
       <div class="row spread">
         <div class="row switch" role="group" aria-label={say.showing}>
-          {SHOWINGS.filter((each) => each !== "districts" || districts.features.length).map((each) => (
+          {SHOWINGS.filter((option) => option !== "districts" || districts.features.length).map((option) => (
             <button
-              key={each}
+              key={option}
               type="button"
-              aria-pressed={shows === each}
-              disabled={(each === "doubt" && !estimated.known) || (each !== "estimate" && slot !== undefined)}
-              title={each !== "estimate" && slot ? timeWords.only : undefined}
-              onClick={() => setShowing(each)}
+              aria-pressed={shows === option}
+              disabled={(option === "doubt" && !estimated.known) || (option !== "estimate" && slot !== undefined)}
+              title={option !== "estimate" && slot ? timeWords.only : undefined}
+              onClick={() => setShowing(option)}
             >
-              {each === "districts" ? districtWords.districts : say[each]}
+              {option === "districts" ? districtWords.districts : say[option]}
             </button>
           ))}
         </div>
         {!slot && <RegionButton region={region} />}
       </div>
-      <TimeChoice estimate={drawn.estimate} times={times} />
+      <TimeChoice estimate={data.estimate} times={times} />
       {shows === "counts" && <p class="small soft">{say.countsNote}</p>}
       {shows === "doubt" && <p class="small soft">{wordsFor(estimated.cells).doubtNote}</p>}
       {shows === "districts" && <p class="small soft">{wordsFor(estimated.cells).districtNote}</p>}
@@ -339,7 +339,7 @@ function Map({ state, round }: { state: State; round: number }) {
             showing={shows}
             region={slot ? undefined : region}
             districts={districts}
-            onMap={(made) => (map.current = made)}
+            onMap={(canvas) => (map.current = canvas)}
           />
         </div>
         {beside && (
@@ -352,22 +352,22 @@ function Map({ state, round }: { state: State; round: number }) {
       </div>
       {!slot && <RegionWords region={region} />}
       {shows === "districts" && <DistrictTable districts={districts} />}
-      {shows === "counts" && drawn.counts.outside > 0 && <p class="small soft">{say.outside(drawn.counts.outside)}</p>}
+      {shows === "counts" && data.counts.outside > 0 && <p class="small soft">{say.outside(data.counts.outside)}</p>}
       {tiles?.attribution && <p class="small soft">{tiles.attribution}</p>}
-      <CellTable values={values} level={shows === "counts" ? undefined : drawn.estimate.interval?.level} />
-      <Behind {...{ state }} estimate={drawn.estimate} words={wordsFor(estimated.cells)} />
+      <CellTable values={values} level={shows === "counts" ? undefined : data.estimate.interval?.level} />
+      <Behind {...{ state }} estimate={data.estimate} words={wordsFor(estimated.cells)} />
       <Exports state={state} round={round} map={map} slot={slot ? times.slot : undefined} />
     </section>
   );
 }
 
-interface Founded {
+interface BehindProps {
   readonly state: State;
   readonly estimate: Estimate;
   readonly words: ReturnType<typeof wordsFor>;
 }
 
-function Behind({ state, estimate, words }: Founded) {
+function Behind({ state, estimate, words }: BehindProps) {
   const lost = unknown(estimate);
   const apart = lost
     ? words.notToldApart(lost)
@@ -389,7 +389,7 @@ function Behind({ state, estimate, words }: Founded) {
             <Theirs>{estimate.interval.method}.</Theirs>
           </li>
         )}
-        <Told estimate={estimate} />
+        <EstimateWords estimate={estimate} />
         {hasMechanism(state) && (
           <li>
             <a href={address(`certificate/${encodeURIComponent(estimate.campaign)}`)}>{say.mechanism}</a>.{" "}
@@ -401,22 +401,22 @@ function Behind({ state, estimate, words }: Founded) {
   );
 }
 
-interface Exported {
+interface ExportsProps {
   readonly state: State;
   readonly round: number;
   readonly slot: number | undefined;
   readonly map: { current: MapCanvas | undefined };
 }
 
-function Exports({ state, round, map, slot }: Exported) {
+function Exports({ state, round, map, slot }: ExportsProps) {
   const [query, part] = slot === undefined ? ["", ""] : [`?slot=${slot}`, `-slot-${slot}`];
   const file = (ending: string): string =>
     address(`api/campaigns/${encodeURIComponent(state.id)}/rounds/${round}/estimate.${ending}${query}`);
   const picture = async (): Promise<void> => {
-    const made = await map.current?.picturePng();
-    if (!made) return;
+    const png = await map.current?.picturePng();
+    if (!png) return;
     const anchor = document.createElement("a");
-    anchor.href = URL.createObjectURL(made);
+    anchor.href = URL.createObjectURL(png);
     anchor.download = `${state.id}-round-${round}${part}.png`;
     anchor.click();
     setTimeout(() => URL.revokeObjectURL(anchor.href), 10_000);

@@ -15,7 +15,7 @@ interface Sure {
   readonly act: () => Promise<unknown>;
 }
 
-interface Changed {
+interface ChangesProps {
   readonly state: State;
   readonly onChanged: () => void;
   readonly onDenied: () => void;
@@ -23,16 +23,16 @@ interface Changed {
   readonly onDrawn: () => void;
 }
 
-export function Changes({ state, onChanged, onDenied, onDrawn }: Changed) {
+export function Changes({ state, onChanged, onDenied, onDrawn }: ChangesProps) {
   const [problem, setProblem] = useState<ComponentChildren>("");
   const [sure, setSure] = useState<Sure>();
   const [name, setName] = useState(state.name);
-  const act = (work: () => Promise<unknown>, told: (words: ComponentChildren) => void = setProblem): void => {
-    told("");
+  const act = (work: () => Promise<unknown>, show: (words: ComponentChildren) => void = setProblem): void => {
+    show("");
     setSure(undefined);
     work()
       .then(onChanged)
-      .catch((error: unknown) => (isDenied(error) ? onDenied() : told(inWords(error))));
+      .catch((error: unknown) => (isDenied(error) ? onDenied() : show(inWords(error))));
   };
   const change = (changes: object) => (): void => act(() => service.change(state.id, changes));
   const over = isOver(state);
@@ -40,10 +40,10 @@ export function Changes({ state, onChanged, onDenied, onDrawn }: Changed) {
     await service.remove(state.id);
     location.hash = "#/";
   };
-  const [kept, setKept] = useState<Backdrop["features"]>([]); // behind the map, as far as this page knows
+  const [shapes, setShapes] = useState<Backdrop["features"]>([]); // behind the map, as far as this page knows
   useEffect(() => {
     service.backdrop(state.id).then(
-      (found) => setKept(found?.features ?? []),
+      (backdrop) => setShapes(backdrop?.features ?? []),
       () => undefined,
     );
   }, [state.id]);
@@ -56,16 +56,16 @@ export function Changes({ state, onChanged, onDenied, onDrawn }: Changed) {
     act(
       async () => {
         const others = ((await service.backdrop(state.id))?.features ?? []).filter(
-          (each) => isDistrict(each) !== (which === "districts"),
+          (feature) => isDistrict(feature) !== (which === "districts"),
         );
         const own = (file?.shapes.features ?? []).map(({ properties, geometry }) => ({
           properties: which === "districts" ? { ...properties, kind: DISTRICT } : notDistrict(properties),
           geometry,
         }));
-        const features = [...others, ...own].map((each) => ({ type: "Feature", ...each }));
+        const features = [...others, ...own].map((feature) => ({ type: "Feature", ...feature }));
         if (!features.length) await service.forgetBackdrop(state.id);
         else await service.keepBackdrop(state.id, JSON.stringify({ type: "FeatureCollection", features }));
-        setKept(features);
+        setShapes(features);
         onDrawn();
       },
       (words) => setRefusals((before) => ({ ...before, [which]: words })),
@@ -89,7 +89,7 @@ export function Changes({ state, onChanged, onDenied, onDrawn }: Changed) {
             id="new-districts"
             label={say.districts}
             hint={say.districtsWhy}
-            wanted="areas"
+            contents="areas"
             chosen={undefined}
             refusal={refusals.districts}
             onChosen={(file) => file && draw("districts", file)}
@@ -102,14 +102,14 @@ export function Changes({ state, onChanged, onDenied, onDrawn }: Changed) {
           refusal={refusals.streets}
           onChosen={(file) => file && draw("streets", file)}
         />
-        {kept.length > 0 && (
+        {shapes.length > 0 && (
           <div class="row">
-            {kept.some(isDistrict) && (
+            {shapes.some(isDistrict) && (
               <button type="button" onClick={() => draw("districts", undefined)}>
                 {say.removeDistricts}
               </button>
             )}
-            {!kept.every(isDistrict) && (
+            {!shapes.every(isDistrict) && (
               <button type="button" onClick={() => draw("streets", undefined)}>
                 {say.removeBackdrop}
               </button>
@@ -186,14 +186,14 @@ export function Changes({ state, onChanged, onDenied, onDrawn }: Changed) {
 
 /** Has the focus while it is asked, and gives it back. */
 function Question({ question, yes, no }: Sure & { readonly yes: () => void; readonly no: () => void }) {
-  const asked = useRef<HTMLDivElement>(null);
+  const dialog = useRef<HTMLDivElement>(null);
   useEffect(() => {
     const before = document.activeElement as HTMLElement | null;
-    asked.current!.focus();
+    dialog.current!.focus();
     return () => before?.focus();
   }, []);
   return (
-    <div class="notice notice-warm stack-tight" role="alertdialog" aria-label={question} ref={asked} tabIndex={-1}>
+    <div class="notice notice-warm stack-tight" role="alertdialog" aria-label={question} ref={dialog} tabIndex={-1}>
       <p>{question}</p>
       <div class="row">
         <button type="button" class="quiet" onClick={yes}>

@@ -59,9 +59,9 @@ export function TypedNumber({ value, onValue, onNone, ...more }: TypedProps) {
       ref={field}
       type="number"
       onInput={(event) => {
-        const given = event.currentTarget.valueAsNumber;
-        if (!Number.isFinite(given) && !onNone) return;
-        typed.current = Number.isFinite(given) ? given : undefined;
+        const number = event.currentTarget.valueAsNumber;
+        if (!Number.isFinite(number) && !onNone) return;
+        typed.current = Number.isFinite(number) ? number : undefined;
         if (typed.current === undefined) onNone!();
         else onValue(typed.current);
       }}

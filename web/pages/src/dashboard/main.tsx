@@ -15,13 +15,13 @@ const AGAIN_MS = 3000;
 
 /** `denied`: whether the service took the token before, and does not any more. */
 function SignIn({ denied, onToken }: { denied: boolean; onToken: () => void }) {
-  const [given, setGiven] = useState("");
+  const [text, setText] = useState("");
   const [problem, setProblem] = useState<ComponentChildren>(denied ? say.denied : "");
   const [busy, setBusy] = useState(false);
   const enter = (event: Event): void => {
     event.preventDefault();
     setBusy(true);
-    token.set(given.trim());
+    token.set(text.trim());
     service
       .campaigns()
       .then(onToken)
@@ -44,8 +44,8 @@ function SignIn({ denied, onToken }: { denied: boolean; onToken: () => void }) {
             autocomplete="off"
             spellcheck={false}
             required
-            value={given}
-            onInput={(event) => setGiven(event.currentTarget.value)}
+            value={text}
+            onInput={(event) => setText(event.currentTarget.value)}
           />
         </p>
         <p class="small soft">{say.tokenWhere}</p>
@@ -67,25 +67,25 @@ function Campaigns({ onDenied }: { onDenied: () => void }) {
   const [problem, setProblem] = useState<ComponentChildren>("");
   useEffect(() => {
     let again = 0;
-    let left = false;
+    let gone = false;
     const look = (): void => {
       service
         .campaigns()
-        .then((found) => {
-          setCampaigns(found);
+        .then((list) => {
+          setCampaigns(list);
           setProblem("");
         })
         .catch((error: unknown) => {
-          if (isDenied(error) && !left) onDenied();
+          if (isDenied(error) && !gone) onDenied();
           setProblem(inWords(error, say.byItself));
         })
         .finally(() => {
-          if (!left) again = window.setTimeout(look, AGAIN_MS);
+          if (!gone) again = window.setTimeout(look, AGAIN_MS);
         });
     };
     look();
     return () => {
-      left = true;
+      gone = true;
       clearTimeout(again);
     };
   }, []);
@@ -104,14 +104,14 @@ function Campaigns({ onDenied }: { onDenied: () => void }) {
       )}
       {campaigns?.length === 0 && <p class="card lead">{say.none}</p>}
       <ul class="cards">
-        {campaigns?.map((each) => (
-          <li key={each.id}>
-            <a class="card campaign-card" href={`#/${encodeURIComponent(each.id)}`}>
-              <strong class="lead">{each.name}</strong>
+        {campaigns?.map((campaign) => (
+          <li key={campaign.id}>
+            <a class="card campaign-card" href={`#/${encodeURIComponent(campaign.id)}`}>
+              <strong class="lead">{campaign.name}</strong>
               <span class="row small">
-                <span class={`badge badge-${each.state}`}>{say.states[each.state] ?? each.state}</span>
-                {each.published && <span class="badge">{say.published}</span>}
-                <span class="soft">{say.since(dateOf(each.created_at))}</span>
+                <span class={`badge badge-${campaign.state}`}>{say.states[campaign.state] ?? campaign.state}</span>
+                {campaign.published && <span class="badge">{say.published}</span>}
+                <span class="soft">{say.since(dateOf(campaign.created_at))}</span>
               </span>
             </a>
           </li>
@@ -135,15 +135,15 @@ function Dashboard() {
     addEventListener("hashchange", moved);
     return () => removeEventListener("hashchange", moved);
   }, []);
-  const wanted = place.replace(/^#\/?/, "");
+  const route = place.replace(/^#\/?/, "");
   const first = useRef(true);
   useLayoutEffect(() => {
-    announce(wanted === "new" ? `${say.make} · ${say.title}` : say.title);
+    announce(route === "new" ? `${say.make} · ${say.title}` : say.title);
     const main = document.querySelector("main")!;
     main.tabIndex = -1;
     if (!first.current) main.focus(); // the link that led here is gone; at once, so that a key pressed next is not lost
     first.current = false;
-  }, [wanted, signedIn]);
+  }, [route, signedIn]);
   if (!signedIn) return <SignIn denied={denied} onToken={() => setSignedIn(true)} />;
   const leave = (against: boolean): void => {
     token.forget();
@@ -167,9 +167,9 @@ function Dashboard() {
           {say.signOut}
         </button>
       </header>
-      {wanted === "" && <Campaigns onDenied={onDenied} />}
-      {wanted === "new" && <NewCampaign onDenied={onDenied} />}
-      {wanted !== "" && wanted !== "new" && <CampaignView key={wanted} id={wanted} onDenied={onDenied} />}
+      {route === "" && <Campaigns onDenied={onDenied} />}
+      {route === "new" && <NewCampaign onDenied={onDenied} />}
+      {route !== "" && route !== "new" && <CampaignView key={route} id={route} onDenied={onDenied} />}
     </>
   );
 }

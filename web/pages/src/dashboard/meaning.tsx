@@ -17,7 +17,7 @@ const ASK_MS = 450;
 /** Until a service that is away is asked again. */
 export const AGAIN_MS = 3000;
 
-export interface Answered {
+export interface Answer {
   readonly advice: Advice | undefined;
   /** Why there is none, where the service refuses. */
   readonly refusal: Refusal | undefined;
@@ -26,48 +26,48 @@ export interface Answered {
 }
 
 /** The answer to the newest question; one at a time is with the service, and a service that is away is asked again. */
-export function useAdvice(question: object): Answered {
-  const [found, setFound] = useState<Answered>({ advice: undefined, refusal: undefined, problem: "", busy: true });
-  const asked = JSON.stringify(question);
-  const wanted = useRef(asked);
+export function useAdvice(question: object): Answer {
+  const [answer, setAnswer] = useState<Answer>({ advice: undefined, refusal: undefined, problem: "", busy: true });
+  const body = JSON.stringify(question);
+  const newest = useRef(body);
   const waiting = useRef(0);
   const asking = useRef(false);
   const gone = useRef(false);
   const ask = async (): Promise<void> => {
     if (asking.current) return;
     asking.current = true;
-    const now = wanted.current;
-    let answered: Answered = { advice: undefined, refusal: undefined, problem: "", busy: false };
+    const now = newest.current;
+    let result: Answer = { advice: undefined, refusal: undefined, problem: "", busy: false };
     try {
-      answered = { ...answered, advice: await service.advice(JSON.parse(now) as object) };
+      result = { ...result, advice: await service.advice(JSON.parse(now) as object) };
     } catch (error) {
       const refusal = error instanceof Refusal && error.status === 422 ? error : undefined;
       const away = error instanceof Refusal && (error.status === 0 || error.status === 503);
-      answered = { ...answered, refusal, problem: inWords(error, away ? shared.byItself : undefined), busy: away };
+      result = { ...result, refusal, problem: inWords(error, away ? shared.byItself : undefined), busy: away };
     }
     asking.current = false;
     if (gone.current) return;
-    if (now !== wanted.current) return void ask();
-    setFound(answered);
-    if (answered.busy) waiting.current = window.setTimeout(() => void ask(), AGAIN_MS);
+    if (now !== newest.current) return void ask();
+    setAnswer(result);
+    if (result.busy) waiting.current = window.setTimeout(() => void ask(), AGAIN_MS);
   };
   useEffect(() => {
-    wanted.current = asked;
-    setFound((before) => ({ ...before, busy: true }));
+    newest.current = body;
+    setAnswer((before) => ({ ...before, busy: true }));
     clearTimeout(waiting.current);
     waiting.current = window.setTimeout(() => void ask(), ASK_MS);
     return () => clearTimeout(waiting.current);
-  }, [asked]);
+  }, [body]);
   useEffect(
     () => () => {
       gone.current = true;
     },
     [],
   );
-  return found;
+  return answer;
 }
 
-export function Meaning({ advice, refusal, problem, busy }: Answered) {
+export function Meaning({ advice, refusal, problem, busy }: Answer) {
   const beside = refusal?.field; // then it is said there
   return (
     <section class="card stack meaning" aria-busy={busy}>
@@ -118,11 +118,11 @@ function Choices({ advice: { choices } }: { advice: Advice }) {
             </tr>
           </thead>
           <tbody>
-            {choices.map((each) => (
-              <tr key={each.epsilon_per_km}>
-                <th scope="row">{number(each.epsilon_per_km, 6)}</th>
-                <td>{distance(each.mean_distance_km)}</td>
-                <td>{each.expected_error_km === null ? "–" : distance(each.expected_error_km)}</td>
+            {choices.map((choice) => (
+              <tr key={choice.epsilon_per_km}>
+                <th scope="row">{number(choice.epsilon_per_km, 6)}</th>
+                <td>{distance(choice.mean_distance_km)}</td>
+                <td>{choice.expected_error_km === null ? "–" : distance(choice.expected_error_km)}</td>
               </tr>
             ))}
           </tbody>

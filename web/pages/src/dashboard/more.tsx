@@ -16,7 +16,7 @@ import {
 } from "./slot_wish.ts";
 import { MOST_PROMISES, MOST_TRIP_CELLS, type Wish } from "./wish.ts";
 
-interface Changed {
+interface SettingsProps {
   readonly wish: Wish;
   readonly change: (changes: Partial<Wish>) => void;
   /** What the service says against a setting. */
@@ -28,7 +28,7 @@ export function wantsMore({ others, slots, trips, guarded, roundHours }: Wish): 
   return others.length > 0 || slots.kind !== "none" || trips || guarded || roundHours !== undefined;
 }
 
-export function MoreSettings({ wish, change, refused }: Changed) {
+export function MoreSettings({ wish, change, refused }: SettingsProps) {
   return (
     <div class="stack">
       <p class="small soft">{say.moreWhy}</p>
@@ -68,7 +68,7 @@ export function MoreSettings({ wish, change, refused }: Changed) {
 
 // --- Several promises
 
-function Promises({ wish: { others, trips, epsilonPerKm }, change, refused }: Changed) {
+function Promises({ wish: { others, trips, epsilonPerKm }, change, refused }: SettingsProps) {
   const put = (at: number, value: number): void => change({ others: others.with(at, value) });
   const words = refused("promises_per_km");
   return (
@@ -84,7 +84,7 @@ function Promises({ wish: { others, trips, epsilonPerKm }, change, refused }: Ch
               value={Number.isFinite(value) ? value : undefined}
               least={0.001}
               step={0.1}
-              onValue={(given) => put(at, given)}
+              onValue={(perKm) => put(at, perKm)}
             />
             <button
               type="button"
@@ -115,7 +115,7 @@ function strongerThan(promises: readonly number[]): number {
 
 // --- Maps of single times
 
-function Times({ wish: { slots, trips }, change, refused }: Changed) {
+function Times({ wish: { slots, trips }, change, refused }: SettingsProps) {
   const zones = useMemo(() => Intl.supportedValuesOf?.("timeZone") ?? [], []);
   const put = (changes: Partial<SlotWish>): void => change({ slots: { ...slots, ...changes } });
   const choose = (kind: Kind): void => {
@@ -176,7 +176,7 @@ function OwnTimes({ slots, put }: { slots: SlotWish; put: (changes: Partial<Slot
   return (
     <>
       <p class="small soft">{kind === "once" ? say.onceWhy : say.ownWhy}</p>
-      {own.map((each, at) => {
+      {own.map((time, at) => {
         const [id, shown, fixed] = [`own-${at}`, String(at + 1), at === 0 && kind !== "once"];
         return (
           <div class="line" key={at}>
@@ -186,7 +186,7 @@ function OwnTimes({ slots, put }: { slots: SlotWish; put: (changes: Partial<Slot
                 id={`${id}-name`}
                 required
                 maxLength={NAME_LENGTH}
-                value={each.name}
+                value={time.name}
                 onInput={(event) => change(at, { name: event.currentTarget.value })}
               />
             </p>
@@ -195,7 +195,7 @@ function OwnTimes({ slots, put }: { slots: SlotWish; put: (changes: Partial<Slot
                 <label for={`${id}-day`}>{say.ownDay(shown)}</label>
                 <select
                   id={`${id}-day`}
-                  value={each.weekday}
+                  value={time.weekday}
                   disabled={fixed}
                   onChange={(event) => change(at, { weekday: Number(event.currentTarget.value) })}
                 >
@@ -214,7 +214,7 @@ function OwnTimes({ slots, put }: { slots: SlotWish; put: (changes: Partial<Slot
                 required
                 disabled={fixed}
                 type={kind === "once" ? "datetime-local" : "time"}
-                value={kind === "once" ? each.date : each.clock}
+                value={kind === "once" ? time.date : time.clock}
                 onInput={({ currentTarget: { value } }) =>
                   change(at, kind === "once" ? { date: value } : { clock: value })
                 }

@@ -32,7 +32,7 @@ export function NewCampaign({ onDenied }: { onDenied: () => void }) {
   const [open, setOpen] = useState(() => wantsMore(wish));
   const [hadFiles] = useState(() => Object.values(wish.files).some(Boolean));
   const area = useAreaLeft(wish, limits);
-  const answered = useAdvice(questionOf(wish, area.left?.space));
+  const answer = useAdvice(questionOf(wish, area.left?.space));
   const change = (changes: Partial<Wish>): void => {
     setRefusal(undefined);
     setProblem("");
@@ -43,11 +43,11 @@ export function NewCampaign({ onDenied }: { onDenied: () => void }) {
     else keepDraft(wish);
   }, [wish]);
   useEffect(() => {
-    const field = answered.refusal?.field;
+    const field = answer.refusal?.field;
     if (field && INSIDE_MORE.has(field)) setOpen(true);
-  }, [answered.refusal]);
+  }, [answer.refusal]);
 
-  const said = refusal ?? (answered.busy ? undefined : answered.refusal);
+  const said = refusal ?? (answer.busy ? undefined : answer.refusal);
   const refused = (setting: string): string | undefined =>
     said?.field === setting ? inFormWords(said.message) : undefined;
 
@@ -57,20 +57,20 @@ export function NewCampaign({ onDenied }: { onDenied: () => void }) {
     setBusy(true);
     setRefusal(undefined);
     setProblem("");
-    let made = "";
+    let id = "";
     try {
-      made = (await service.create(settingsOf(wish))).id;
-      if (limits) await service.keepArea(made, limits.text);
-      if (streets) await service.keepBackdrop(made, streets.text);
+      id = (await service.create(settingsOf(wish))).id;
+      if (limits) await service.keepArea(id, limits.text);
+      if (streets) await service.keepBackdrop(id, streets.text);
       forgetDraft();
-      location.hash = `#/${encodeURIComponent(made)}`;
+      location.hash = `#/${encodeURIComponent(id)}`;
     } catch (error) {
       if (isDenied(error)) return onDenied(); // the draft is kept
-      const left = made !== "" && !(await service.remove(made).then(() => true, () => false)); // prettier-ignore
-      const unsure = made === "" && error instanceof Refusal && error.status === 0;
+      const remains = id !== "" && !(await service.remove(id).then(() => true, () => false)); // prettier-ignore
+      const unsure = id === "" && error instanceof Refusal && error.status === 0;
       setProblem(
         <>
-          {inWords(error, unsure ? say.maybeMade(wish.name) : undefined)} {left && say.halfMade(wish.name)}
+          {inWords(error, unsure ? say.maybeMade(wish.name) : undefined)} {remains && say.halfMade(wish.name)}
         </>,
       );
       const field = error instanceof Refusal ? error.field : "";
@@ -104,7 +104,7 @@ export function NewCampaign({ onDenied }: { onDenied: () => void }) {
     setWish(FIRST_WISH);
   };
   const noMask = refused("mask");
-  const cells = area.left?.cells ?? answered.advice?.cells;
+  const cells = area.left?.cells ?? answer.advice?.cells;
   const byPoints = area.left !== undefined && isPlaces(area.left.space);
   return (
     <main class="stack">
@@ -142,7 +142,7 @@ export function NewCampaign({ onDenied }: { onDenied: () => void }) {
               box={wish.box}
               streets={streets?.shapes}
               limits={limits?.shapes}
-              left={area.left?.space}
+              space={area.left?.space}
               onBox={(box) => change({ box })}
             />
             <p class="small soft">{say.boxHow}</p>
@@ -154,7 +154,7 @@ export function NewCampaign({ onDenied }: { onDenied: () => void }) {
                   id="limits"
                   label={say.limits}
                   hint={say.limitsWhy}
-                  wanted="areas or points"
+                  contents="areas or points"
                   chosen={limits}
                   refusal={area.problem || (noMask && <Theirs>{noMask}</Theirs>)}
                   onChosen={chooseLimits}
@@ -262,7 +262,7 @@ export function NewCampaign({ onDenied }: { onDenied: () => void }) {
               <MoreSettings {...{ wish, change, refused }} />
             </details>
           </section>
-          <Meaning {...answered} />
+          <Meaning {...answer} />
           {problem && (
             <p class="notice notice-warm" role="alert">
               {problem}
@@ -300,8 +300,8 @@ function useAreaLeft({ box, cellKm }: Wish, limits: ShapeFile | undefined): Area
     setArea({ ...NOTHING, busy: limits !== undefined });
     if (!limits) return;
     let waiting = 0;
-    const put = (found: Area): void => {
-      if (turn === latest.current) setArea(found);
+    const put = (next: Area): void => {
+      if (turn === latest.current) setArea(next);
     };
     const ask = (): void => {
       service.areaLeft({ box, cell_km: cellKm, area: JSON.parse(limits.text) as unknown }).then(

@@ -90,8 +90,8 @@ const GERMAN: readonly Translation[] = [
   ],
   [
     /^It tells (\S+) of the (\S+) bits of which (cell a person is in|place a person is at)\.$/,
-    (told, all, where) =>
-      `Sie sagt ${told} der ${all} Bit darüber, ${where!.startsWith("cell") ? "in welcher Zelle" : "an welchem Ort"} jemand ist.`,
+    (bits, all, where) =>
+      `Sie sagt ${bits} der ${all} Bit darüber, ${where!.startsWith("cell") ? "in welcher Zelle" : "an welchem Ort"} jemand ist.`,
   ],
   [
     /^With (\S+) reports? of an example city the map that comes back is about (.+) off, and the map of the reports as they are (.+)\.$/,
@@ -113,8 +113,8 @@ const GERMAN: readonly Translation[] = [
   ],
   [
     /^Each end of a trip lands (.+) from where it was on average, and tells (\S+) of the (\S+) bits of which cell that was\.$/,
-    (far, told, all) =>
-      `Jedes Ende eines Wegs liegt im Mittel ${far} von seinem Ort entfernt und sagt ${told} der ${all} Bit darüber, in welcher Zelle er war.`,
+    (far, bits, all) =>
+      `Jedes Ende eines Wegs liegt im Mittel ${far} von seinem Ort entfernt und sagt ${bits} der ${all} Bit darüber, in welcher Zelle er war.`,
   ],
   [
     /^How far off the flows will be is not worked out beforehand: they come with intervals between districts\.$/,
@@ -143,8 +143,8 @@ const GERMAN: readonly Translation[] = [
   ],
   [
     /^A slot with (\S+) reports? has a map of its own: (\S+) reports? spread evenly are about (\S+) in each(, too few)?\.$/,
-    (least, people, each, few) =>
-      `Eine Zeit mit ${numberWord(least!)} hat eine eigene Karte: ${numberWord(people!)}, gleichmäßig verteilt, sind etwa ${each} in jeder${few ? ", zu wenige" : ""}.`,
+    (least, people, perSlot, few) =>
+      `Eine Zeit mit ${numberWord(least!)} hat eine eigene Karte: ${numberWord(people!)}, gleichmäßig verteilt, sind etwa ${perSlot} in jeder${few ? ", zu wenige" : ""}.`,
   ],
 ];
 
@@ -160,8 +160,8 @@ function germanNumber(part: Part): Part {
 /** A sentence of the service in German; nothing where it is none of those that there are words for. */
 export function inGerman(sentence: string): string | undefined {
   for (const [pattern, words] of GERMAN) {
-    const found = pattern.exec(sentence);
-    if (found) return words(...found.slice(1).map(germanNumber));
+    const match = pattern.exec(sentence);
+    if (match) return words(...match.slice(1).map(germanNumber));
   }
   return undefined;
 }

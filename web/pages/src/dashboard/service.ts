@@ -132,29 +132,29 @@ export class Refusal extends Error {
 
 const TOKEN = "geoveil-operator-token";
 export const token = {
-  get: (): string => kept(TOKEN) ?? "",
+  get: (): string => recall(TOKEN) ?? "",
   set: (value: string): void => keep(TOKEN, value),
   forget: (): void => keep(TOKEN, null),
 };
 
 /** Where a browser lets a page keep nothing: as long as it is open. */
-const held = new Map<string, string>();
+const memory = new Map<string, string>();
 
 /** Keep something in this tab; or forget it. */
 export function keep(name: string, value: string | null): void {
-  held.delete(name);
+  memory.delete(name);
   try {
     if (value === null) sessionStorage.removeItem(name);
     else sessionStorage.setItem(name, value);
   } catch {
-    if (value !== null) held.set(name, value);
+    if (value !== null) memory.set(name, value);
   }
 }
 
 /** What this tab keeps. */
-export function kept(name: string): string | null {
+export function recall(name: string): string | null {
   try {
-    return held.get(name) ?? sessionStorage.getItem(name);
+    return memory.get(name) ?? sessionStorage.getItem(name);
   } catch {
     return null;
   }

@@ -48,7 +48,7 @@ export function isOwn(kind: Kind): kind is Every {
 export function slotsOf({ kind, zone, own, end }: SlotWish): { slots?: unknown; zone?: string } {
   if (kind === "none") return {};
   if (!isOwn(kind)) return { slots: kind, zone };
-  const starts = own.map((each) => startOf(each, kind, zone));
+  const starts = own.map((time) => startOf(time, kind, zone));
   if (kind === "once") starts.push(secondsOf(end, zone));
   return { slots: { every: kind, names: own.map(({ name }) => name.trim()), starts }, zone };
 }
@@ -57,8 +57,8 @@ export function slotsOf({ kind, zone, own, end }: SlotWish): { slots?: unknown; 
 export function wrongStarts(wish: SlotWish): "missing" | "order" | undefined {
   const { kind, own, end } = wish;
   if (!isOwn(kind)) return undefined;
-  const given = kind === "once" ? [...own.map(({ date }) => date), end] : own.map(({ clock }) => clock);
-  if (given.includes("")) return "missing";
+  const times = kind === "once" ? [...own.map(({ date }) => date), end] : own.map(({ clock }) => clock);
+  if (times.includes("")) return "missing";
   const { starts } = slotsOf(wish).slots as { starts: readonly number[] };
   return starts.every((start, at) => at === 0 || start > starts[at - 1]!) ? undefined : "order";
 }

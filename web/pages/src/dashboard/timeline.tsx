@@ -24,7 +24,7 @@ export function Timeline({
 }: TimelineProps) {
   const list = useRef<HTMLOListElement>(null);
   const several = rounds.slice(-MOST_SHOWN);
-  const most = Math.max(1, ...several.map((each) => each.reports));
+  const most = Math.max(1, ...several.map((row) => row.reports));
   useEffect(() => {
     list.current!.scrollLeft = list.current!.scrollWidth;
   }, [several.length]);
@@ -32,26 +32,26 @@ export function Timeline({
     <section class="card stack-tight">
       <h2>{say.timeline}</h2>
       <ol class="timeline" ref={list} tabIndex={0} aria-label={say.timeline}>
-        {several.map((each) => (
-          <li key={each.round} class={each.round === shown ? "timeline-shown" : ""}>
+        {several.map((row) => (
+          <li key={row.round} class={row.round === shown ? "timeline-shown" : ""}>
             <span class="timeline-bar" aria-hidden="true">
-              <i style={{ height: `${(100 * each.reports) / most}%` }} class={each.estimated ? "" : "timeline-waits"} />
+              <i style={{ height: `${(100 * row.reports) / most}%` }} class={row.estimated ? "" : "timeline-waits"} />
             </span>
-            {each.estimated ? (
+            {row.estimated ? (
               <button
                 type="button"
-                aria-pressed={each.round === shown}
-                aria-label={`${say.showRound}: ${each.round}`}
-                onClick={() => onRound(each.round)}
+                aria-pressed={row.round === shown}
+                aria-label={`${say.showRound}: ${row.round}`}
+                onClick={() => onRound(row.round)}
               >
-                {each.round}
+                {row.round}
               </button>
             ) : (
-              <span class="timeline-number">{each.round}</span>
+              <span class="timeline-number">{row.round}</span>
             )}
-            <span class="small numbers">{say.timelineReports(each.reports)}</span>
-            <span class="small soft">{standing(each, minimum, latest, over)}</span>
-            <time class="small soft">{timeOf(each.opened_at)}</time>
+            <span class="small numbers">{say.timelineReports(row.reports)}</span>
+            <span class="small soft">{standing(row, minimum, latest, over)}</span>
+            <time class="small soft">{timeOf(row.opened_at)}</time>
           </li>
         ))}
       </ol>
@@ -59,11 +59,11 @@ export function Timeline({
   );
 }
 
-function standing(each: RoundOf, minimum: number, latest: number | undefined, over: boolean): string {
-  if (each.estimated) return each.round === latest ? `${say.timelineEstimated}, ${say.latest}` : say.timelineEstimated;
-  if (each.given_up) return say.timelineGivenUp;
-  if (each.closed_at === null && !over) return say.timelineOpen;
-  return each.reports < minimum ? say.timelineSmall : say.timelineClosed;
+function standing(row: RoundOf, minimum: number, latest: number | undefined, over: boolean): string {
+  if (row.estimated) return row.round === latest ? `${say.timelineEstimated}, ${say.latest}` : say.timelineEstimated;
+  if (row.given_up) return say.timelineGivenUp;
+  if (row.closed_at === null && !over) return say.timelineOpen;
+  return row.reports < minimum ? say.timelineSmall : say.timelineClosed;
 }
 
 function timeOf(seconds: number): string {

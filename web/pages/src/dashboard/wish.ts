@@ -2,7 +2,7 @@
 
 import type { Box } from "../map/grid.ts";
 import { type AnySpace, isPlaces } from "../map/places.ts";
-import { keep, kept } from "./service.ts";
+import { keep, recall } from "./service.ts";
 import { type SlotWish, FIRST_SLOTS, slotsOf } from "./slot_wish.ts";
 
 export interface Wish {
@@ -73,10 +73,10 @@ function whole(value: number | undefined): number | null {
 }
 
 /** What the service is asked before anything is made; the name makes no difference. */
-export function questionOf(wish: Wish, left: AnySpace | undefined): Record<string, unknown> {
+export function questionOf(wish: Wish, space: AnySpace | undefined): Record<string, unknown> {
   const { name: _, ...settings } = settingsOf(wish);
-  const drawn = left && isPlaces(left) ? { places: left } : { mask: left?.mask ?? null };
-  return { ...settings, people: Math.round(wish.people), ...drawn };
+  const area = space && isPlaces(space) ? { places: space } : { mask: space?.mask ?? null };
+  return { ...settings, people: Math.round(wish.people), ...area };
 }
 
 /** Where in the form a setting of the service stands. */
@@ -116,14 +116,14 @@ export function forgetDraft(): void {
 /** What was typed before in this tab, or a first wish; of a draft that is none nothing is taken. */
 export function draft(): Wish {
   try {
-    const typed = JSON.parse(kept(DRAFT) ?? "null") as Partial<Record<keyof Wish, unknown>> | null;
+    const typed = JSON.parse(recall(DRAFT) ?? "null") as Partial<Record<keyof Wish, unknown>> | null;
     if (!typed) return FIRST_WISH;
-    const given = Object.entries(typed).map(([name, value]) => [name, value ?? undefined]);
-    const taken = { ...FIRST_WISH, ...Object.fromEntries(given) } as Wish;
-    slotsOf(taken.slots);
-    Object.values(taken.files);
-    const sound = taken.box.every(Number.isFinite) && taken.others.every(Number.isFinite);
-    return sound && typeof taken.name === "string" ? taken : FIRST_WISH;
+    const entries = Object.entries(typed).map(([name, value]) => [name, value ?? undefined]);
+    const wish = { ...FIRST_WISH, ...Object.fromEntries(entries) } as Wish;
+    slotsOf(wish.slots);
+    Object.values(wish.files);
+    const sound = wish.box.every(Number.isFinite) && wish.others.every(Number.isFinite);
+    return sound && typeof wish.name === "string" ? wish : FIRST_WISH;
   } catch {
     return FIRST_WISH;
   }

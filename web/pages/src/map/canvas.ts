@@ -287,9 +287,9 @@ export class MapCanvas {
     const [east, north] = this.placeOf(pixel);
     context.save();
     context.resetTransform();
-    const found = this.areas.findIndex(({ path }) => context.isPointInPath(path, east, north, "evenodd"));
+    const area = this.areas.findIndex(({ path }) => context.isPointInPath(path, east, north, "evenodd"));
     context.restore();
-    return found < 0 ? undefined : found;
+    return area < 0 ? undefined : area;
   }
 
   private drawCoordinates(width: number, height: number, ink: string): void {
@@ -431,9 +431,9 @@ export class MapCanvas {
   private readonly up = (event: PointerEvent): void => {
     const now: Pair = [event.offsetX, event.offsetY];
     if (this.from && this.pointers.has(event.pointerId) && event.type === "pointerup") {
-      const drawn = rectangleOf(this.from, this.placeOf(now));
-      const size = Math.max(drawn[2] - drawn[0], drawn[3] - drawn[1]) * this.perKm;
-      if (size > 6) this.onRectangle(drawn);
+      const rectangle = rectangleOf(this.from, this.placeOf(now));
+      const size = Math.max(rectangle[2] - rectangle[0], rectangle[3] - rectangle[1]) * this.perKm;
+      if (size > 6) this.onRectangle(rectangle);
     } else if (event.type === "pointerup" && this.pointers.size === 1) {
       this.pointAt(now);
     }

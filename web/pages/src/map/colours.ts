@@ -78,9 +78,9 @@ export function evenScale(dark: boolean): readonly Lab[] {
 const scales = new Map<boolean, readonly Lab[]>();
 
 function scale(dark: boolean): readonly Lab[] {
-  let made = scales.get(dark);
-  if (!made) scales.set(dark, (made = evenScale(dark)));
-  return made;
+  let steps = scales.get(dark);
+  if (!steps) scales.set(dark, (steps = evenScale(dark)));
+  return steps;
 }
 
 /** The colour of a value from 0 to 1. */

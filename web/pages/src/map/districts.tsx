@@ -23,10 +23,10 @@ export interface Districts {
   readonly mark: (district: number | undefined) => void;
 }
 
-/** The districts of a backdrop, and what the service says of them once they are wanted. */
+/** The districts of a backdrop, and what the service says of them once they are shown. */
 export function useDistricts(
   backdrop: Backdrop | undefined,
-  wanted: boolean,
+  showing: boolean,
   ask: (districts: object) => Promise<RegionShares>,
   inWords: (error: unknown) => ComponentChildren,
 ): Districts {
@@ -37,16 +37,16 @@ export function useDistricts(
   useEffect(() => {
     setShares(undefined);
     setProblem("");
-    if (!wanted || !features.length) return;
+    if (!showing || !features.length) return;
     let current = true;
-    ask({ type: "FeatureCollection", features: features.map((each) => ({ type: "Feature", ...each })) }).then(
-      (found) => current && setShares(found),
+    ask({ type: "FeatureCollection", features: features.map((feature) => ({ type: "Feature", ...feature })) }).then(
+      (answer) => current && setShares(answer),
       (error: unknown) => current && setProblem(inWords(error)),
     );
     return () => {
       current = false;
     };
-  }, [features, wanted]);
+  }, [features, showing]);
   return { features, shares, problem, marked, mark };
 }
 

@@ -51,11 +51,11 @@ export function MapView(props: MapProps) {
   useEffect(() => {
     const [west, south] = cells.corner;
     const fit: Rectangle = [west, south, west + cells.widthKm, south + cells.heightKm];
-    const made = new MapCanvas(place.current!, cells.plane, fit);
-    made.onCell = setCell;
-    map.current = made;
-    props.onMap?.(made);
-    return () => made.close();
+    const canvas = new MapCanvas(place.current!, cells.plane, fit);
+    canvas.onCell = setCell;
+    map.current = canvas;
+    props.onMap?.(canvas);
+    return () => canvas.close();
   }, [cells.plane.lat, cells.plane.lng, cells.rows, cells.columns, cells.cellKm]);
   useEffect(() => map.current!.show(cells, painter(values, showing, dark)), [values, showing, dark]);
   const areas = useMemo(

@@ -120,7 +120,7 @@ export function isPlaces(space: AnySpace): space is PlacesSpace {
 
 /** The plane that touches the globe in the middle of places, the shorter way round. */
 function planeAround({ lat, lng }: PlacesSpace): TangentPlane {
-  const turned = lng.map((each) => ((((each - lng[0]!) % 360) + 540) % 360) - 180);
+  const turned = lng.map((degrees) => ((((degrees - lng[0]!) % 360) + 540) % 360) - 180);
   const middle = (all: readonly number[]): number =>
     (all.reduce((one, other) => Math.min(one, other)) + all.reduce((one, other) => Math.max(one, other))) / 2;
   const east = lng[0]! + middle(turned);
@@ -172,15 +172,15 @@ function nearerTo(here: Pair, there: Pair, shape: Shape): Shape {
   const [dx, dy] = [there[0] - here[0], there[1] - here[1]];
   const [x, y] = [(here[0] + there[0]) / 2, (here[1] + there[1]) / 2];
   const beyond = ([east, north]: Pair): number => (east - x) * dx + (north - y) * dy;
-  const kept: Pair[] = [];
+  const corners: Pair[] = [];
   shape.forEach((corner, at) => {
     const next = shape[(at + 1) % shape.length]!;
     const [one, other] = [beyond(corner), beyond(next)];
-    if (one <= 0) kept.push(corner);
+    if (one <= 0) corners.push(corner);
     if (one < 0 !== other < 0 && one !== other) {
       const part = one / (one - other);
-      kept.push([corner[0] + part * (next[0] - corner[0]), corner[1] + part * (next[1] - corner[1])]);
+      corners.push([corner[0] + part * (next[0] - corner[0]), corner[1] + part * (next[1] - corner[1])]);
     }
   });
-  return kept.length >= 3 ? kept : shape;
+  return corners.length >= 3 ? corners : shape;
 }

@@ -19,7 +19,7 @@ const DEPTH: Readonly<Record<string, number>> = {
 const AREAS = ["Polygon", "MultiPolygon"];
 const POINTS = ["Point", "MultiPoint"];
 /** Lines and areas, points left out; areas only; or areas only, or points only. */
-export type Wanted = "shapes" | "areas" | "areas or points";
+export type Contents = "shapes" | "areas" | "areas or points";
 const NAME_LENGTH = 200;
 
 /** A file that was read: its text as the service gets it, and its shapes as a map draws them. */
@@ -35,46 +35,46 @@ export class UnusableFile extends Error {}
 type Feature = Backdrop["features"][number];
 
 /** Read a file; districts are areas, and the area of a campaign is areas too, or points. */
-export async function readShapes(file: File, wanted: Wanted = "shapes"): Promise<ShapeFile> {
+export async function readShapes(file: File, contents: Contents = "shapes"): Promise<ShapeFile> {
   if (file.size > MOST_BYTES) throw new UnusableFile(say.tooLarge);
   const text = await file.text();
-  let given: unknown;
+  let geoJson: unknown;
   try {
-    given = JSON.parse(text);
+    geoJson = JSON.parse(text);
   } catch {
     throw new UnusableFile(say.noJson);
   }
-  return { name: file.name, text, shapes: shapesOf(given, wanted) };
+  return { name: file.name, text, shapes: shapesOf(geoJson, contents) };
 }
 
 /** The shapes of parsed GeoJSON. */
-export function shapesOf(given: unknown, wanted: Wanted): Backdrop {
+export function shapesOf(geoJson: unknown, contents: Contents): Backdrop {
   const features: Feature[] = [];
   const kinds = new Set<boolean>(); // whether points
   let positions = 0;
-  const waiting: [unknown, unknown][] = [[given, undefined]];
+  const waiting: [unknown, unknown][] = [[geoJson, undefined]];
   while (waiting.length) {
-    const [found, properties] = waiting.pop()!;
-    if (!isObject(found)) throw new UnusableFile(say.noGeoJson);
-    const inside = { FeatureCollection: found["features"], GeometryCollection: found["geometries"] };
-    const type = String(found["type"]);
+    const [object, properties] = waiting.pop()!;
+    if (!isObject(object)) throw new UnusableFile(say.noGeoJson);
+    const inside = { FeatureCollection: object["features"], GeometryCollection: object["geometries"] };
+    const type = String(object["type"]);
     if (type in inside) {
       const several = inside[type as keyof typeof inside];
       if (!Array.isArray(several)) throw new UnusableFile(say.noGeoJson);
       for (let at = several.length - 1; at >= 0; at--) waiting.push([several[at], properties]);
     } else if (type === "Feature") {
-      if (found["geometry"] !== null) waiting.push([found["geometry"], found["properties"]]);
-    } else if (wanted === "areas or points" || !POINTS.includes(type)) {
+      if (object["geometry"] !== null) waiting.push([object["geometry"], object["properties"]]);
+    } else if (contents === "areas or points" || !POINTS.includes(type)) {
       if (!Object.hasOwn(DEPTH, type)) throw new UnusableFile(say.noGeoJson);
       const point = POINTS.includes(type);
-      if (wanted !== "shapes" && !point && !AREAS.includes(type)) throw new UnusableFile(missing(wanted));
+      if (contents !== "shapes" && !point && !AREAS.includes(type)) throw new UnusableFile(missing(contents));
       if (kinds.add(point).size > 1) throw new UnusableFile(say.mixed);
-      positions += countOf(found["coordinates"], DEPTH[type]!);
+      positions += countOf(object["coordinates"], DEPTH[type]!);
       if (positions > MOST_POSITIONS) throw new UnusableFile(say.tooMany);
-      features.push({ properties: said(properties), geometry: { type, coordinates: found["coordinates"] } });
+      features.push({ properties: labels(properties), geometry: { type, coordinates: object["coordinates"] } });
     }
   }
-  if (!features.length) throw new UnusableFile(missing(wanted));
+  if (!features.length) throw new UnusableFile(missing(contents));
   return { features };
 }
 
@@ -102,11 +102,11 @@ function countOf(part: unknown, depth: number): number {
     return 1;
   }
   if (!part.length) throw new UnusableFile(say.noGeoJson);
-  return part.reduce((sum: number, each: unknown) => sum + countOf(each, depth - 1), 0);
+  return part.reduce((sum: number, inner: unknown) => sum + countOf(inner, depth - 1), 0);
 }
 
-function missing(wanted: Wanted): string {
-  return { shapes: say.nothing, areas: say.noArea, "areas or points": say.noAreaNorPoint }[wanted];
+function missing(contents: Contents): string {
+  return { shapes: say.nothing, areas: say.noArea, "areas or points": say.noAreaNorPoint }[contents];
 }
 
 /** Whether the shapes are places, and no areas. */
@@ -114,7 +114,7 @@ export function arePoints({ features }: Backdrop): boolean {
   return POINTS.includes(features[0]!.geometry.type);
 }
 
-function said(properties: unknown): Feature["properties"] {
+function labels(properties: unknown): Feature["properties"] {
   const { kind, name } = isObject(properties) ? properties : {};
   return {
     ...(typeof kind === "string" ? { kind } : {}),

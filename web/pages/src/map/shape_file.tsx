@@ -3,21 +3,21 @@
 import type { ComponentChildren } from "preact";
 import { useRef, useState } from "preact/hooks";
 import { say } from "./file_texts.ts";
-import { readShapes, type ShapeFile, UnusableFile, type Wanted } from "./read_shapes.ts";
+import { type Contents, readShapes, type ShapeFile, UnusableFile } from "./read_shapes.ts";
 
 export interface ShapeFileProps {
   readonly id: string;
   readonly label: string;
   readonly hint?: string;
   /** What the file may hold. */
-  readonly wanted?: Wanted;
+  readonly contents?: Contents;
   readonly chosen: ShapeFile | undefined;
   /** What the service says against it. */
   readonly refusal?: ComponentChildren;
   readonly onChosen: (file: ShapeFile | undefined) => void;
 }
 
-export function ShapeFileField({ id, label, hint, wanted = "shapes", chosen, refusal, onChosen }: ShapeFileProps) {
+export function ShapeFileField({ id, label, hint, contents = "shapes", chosen, refusal, onChosen }: ShapeFileProps) {
   const input = useRef<HTMLInputElement>(null);
   const latest = useRef(0);
   const [over, setOver] = useState(false);
@@ -27,8 +27,8 @@ export function ShapeFileField({ id, label, hint, wanted = "shapes", chosen, ref
     const turn = ++latest.current;
     setProblem("");
     try {
-      const read = await readShapes(file, wanted);
-      if (turn === latest.current) onChosen(read);
+      const shapes = await readShapes(file, contents);
+      if (turn === latest.current) onChosen(shapes);
     } catch (error) {
       if (turn !== latest.current) return;
       onChosen(undefined);

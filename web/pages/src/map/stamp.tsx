@@ -18,10 +18,10 @@ export function paintCells(
   for (let row = 0; row < cells.rows; row++) {
     for (let column = 0; column < cells.columns; column++) {
       const cell = cells.in(row, column);
-      const found = cell === undefined ? undefined : colours[cell];
-      if (!found) continue;
+      const colour = cell === undefined ? undefined : colours[cell];
+      if (!colour) continue;
       const at = 4 * ((cells.rows - 1 - row) * cells.columns + column); // pictures begin in the north
-      image.data.set(found, at);
+      image.data.set(colour, at);
       image.data[at + 3] = 255;
     }
   }

@@ -3,14 +3,14 @@
 import type { Pair, TangentPlane } from "../../../sdk/src/plane.ts";
 
 const SIZE = 256;
-const MOST_KEPT = 160;
+const MOST_IMAGES = 160;
 const MOST_AT_ONCE = 120;
 const DEEPEST = 19;
 
 export class Tiles {
   onLoad: () => void = () => undefined;
   private readonly address: string;
-  private readonly kept = new Map<string, HTMLImageElement>();
+  private readonly images = new Map<string, HTMLImageElement>();
 
   /** An address with {z}, {x} and {y}. */
   constructor(address: string) {
@@ -19,7 +19,7 @@ export class Tiles {
 
   close(): void {
     this.onLoad = () => undefined;
-    this.kept.clear();
+    this.images.clear();
   }
 
   /** Paint the tiles in view: each is bent onto the plane by its corners, which within a city is exact to a pixel. */
@@ -66,15 +66,15 @@ export class Tiles {
 
   private tile(z: number, x: number, y: number): HTMLImageElement {
     const address = this.address.replace("{z}", `${z}`).replace("{x}", `${x}`).replace("{y}", `${y}`);
-    let image = this.kept.get(address);
+    let image = this.images.get(address);
     if (!image) {
-      if (this.kept.size >= MOST_KEPT) this.kept.delete(this.kept.keys().next().value!);
+      if (this.images.size >= MOST_IMAGES) this.images.delete(this.images.keys().next().value!);
       image = new Image();
       image.crossOrigin = "anonymous"; // or the map could not be saved as a picture
       image.referrerPolicy = "no-referrer";
       image.onload = () => this.onLoad();
       image.src = address;
-      this.kept.set(address, image);
+      this.images.set(address, image);
     }
     return image;
   }

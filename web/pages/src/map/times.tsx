@@ -47,30 +47,30 @@ export function useTimes(
   const some = estimate?.slots?.reports.some((reports) => reports !== null) ?? false;
   useEffect(() => {
     if (!estimate || !some) return setState("ready");
-    let wanted = true;
+    let current = true;
     setState("wait");
     fetchMaps(estimate.round).then(
-      (found) => {
-        if (!wanted) return;
-        setMaps(found.maps);
+      (answer) => {
+        if (!current) return;
+        setMaps(answer.maps);
         setState("ready");
       },
-      () => wanted && setState("failed"),
+      () => current && setState("failed"),
     );
     return () => {
-      wanted = false;
+      current = false;
     };
   }, [estimate?.round, some]);
   const values = useMemo(() => {
     const cells = all?.cells;
-    const found = new Map<number, Values>();
-    for (const each of cells ? maps : []) {
-      const { distribution: shares, standard_error: errors, low, high } = each;
-      found.set(each.slot, { cells: cells!, shares, errors, low, high, most: largest(shares) });
+    const bySlot = new Map<number, Values>();
+    for (const slotMap of cells ? maps : []) {
+      const { distribution: shares, standard_error: errors, low, high } = slotMap;
+      bySlot.set(slotMap.slot, { cells: cells!, shares, errors, low, high, most: largest(shares) });
     }
-    return found;
+    return bySlot;
   }, [maps, all]);
-  const most = useMemo(() => Math.max(all?.most ?? 0, ...[...values.values()].map((each) => each.most)), [values, all]);
+  const most = useMemo(() => Math.max(all?.most ?? 0, ...[...values.values()].map(({ most }) => most)), [values, all]);
   return { slot, choose, values, maps, most, state };
 }
 
@@ -80,7 +80,7 @@ export function TimeChoice({ estimate: { slots }, times }: { estimate: Estimate;
   if (!slots) return null;
   const { slot, choose, values, maps, state } = times;
   const name = slot === undefined ? say.all : slots.names[slot]!;
-  const map = maps.find((each) => each.slot === slot);
+  const map = maps.find((slotMap) => slotMap.slot === slot);
   const missing = slot !== undefined && !map;
   const none = state === "ready" && missing && say.none(name, slots.minimum_reports);
   return (
@@ -117,11 +117,11 @@ export function TimeChoice({ estimate: { slots }, times }: { estimate: Estimate;
       {side && (
         <>
           <ul class="small-maps" id="small-maps">
-            {maps.map((each) => (
-              <li key={each.slot}>
-                <button type="button" aria-pressed={each.slot === slot} onClick={() => choose(each.slot)}>
-                  <SmallMap values={{ ...values.get(each.slot)!, most: times.most }} />
-                  <span class="small">{each.name}</span>
+            {maps.map((slotMap) => (
+              <li key={slotMap.slot}>
+                <button type="button" aria-pressed={slotMap.slot === slot} onClick={() => choose(slotMap.slot)}>
+                  <SmallMap values={{ ...values.get(slotMap.slot)!, most: times.most }} />
+                  <span class="small">{slotMap.name}</span>
                 </button>
               </li>
             ))}

@@ -26,12 +26,12 @@ const NEW_MS = 60_000;
 const APART_KM = 0.2;
 const CAMPAIGN = location.pathname.replace(/\/$/, "").split("/").pop() ?? "";
 
-interface Seen {
+interface PublishedMap {
   readonly state: State;
   readonly estimate: Estimate;
 }
 
-async function published(): Promise<Seen | string> {
+async function fetchMap(): Promise<PublishedMap | string> {
   try {
     const state = await service.state(CAMPAIGN);
     if (!state.published) return say.notPublished;
@@ -56,52 +56,52 @@ async function shareOf(zone: object): Promise<RegionShares> {
 }
 
 function PublicMap() {
-  const [seen, setSeen] = useState<Seen>();
+  const [map, setMap] = useState<PublishedMap>();
   const [words, setWords] = useState(say.loading);
   const [backdrop, setBackdrop] = useState<Backdrop>();
   const [tiles, setTiles] = useState<{ tiles: string | null; attribution: string }>();
   useEffect(() => {
     let again = 0;
-    let drawn = false; // what lies behind the map
+    let hasBackdrop = false; // what lies behind the map
     const look = (): void => {
-      if (!drawn) {
+      if (!hasBackdrop) {
         service.backdrop(CAMPAIGN).then(
-          (found) => {
-            drawn = true;
-            setBackdrop(found);
+          (shapes) => {
+            hasBackdrop = true;
+            setBackdrop(shapes);
           },
           () => undefined, // asked for again with the map
         );
       }
-      void published().then((found) => {
-        if (typeof found === "string") {
-          setWords(found);
-          if (found === say.notPublished) setSeen(undefined);
+      void fetchMap().then((answer) => {
+        if (typeof answer === "string") {
+          setWords(answer);
+          if (answer === say.notPublished) setMap(undefined);
         } else {
-          const { state, estimate: made } = found; // a map that is the same is not drawn anew
-          setSeen((before) => ({ state, estimate: before?.estimate.round === made.round ? before.estimate : made }));
-          announce(found.state.name);
+          const { state, estimate: newest } = answer; // a map that is the same is not drawn anew
+          setMap((before) => ({ state, estimate: before?.estimate.round === newest.round ? before.estimate : newest }));
+          announce(answer.state.name);
         }
-        again = window.setTimeout(look, typeof found === "string" ? AGAIN_MS : NEW_MS);
+        again = window.setTimeout(look, typeof answer === "string" ? AGAIN_MS : NEW_MS);
       });
     };
     look();
     void service.tiles().then(setTiles);
     return () => clearTimeout(again);
   }, []);
-  if (!seen) {
+  if (!map) {
     return (
       <main class="plain stack">
         <h1 aria-live="polite">{words}</h1>
       </main>
     );
   }
-  const { flows } = seen.estimate;
-  if (flows) return <ShownTrips {...seen} flows={flows} />;
-  return <Shown key={seen.estimate.round} {...seen} backdrop={backdrop} tiles={tiles} />;
+  const { flows } = map.estimate;
+  if (flows) return <ShownTrips {...map} flows={flows} />;
+  return <Shown key={map.estimate.round} {...map} backdrop={backdrop} tiles={tiles} />;
 }
 
-function ShownTrips({ state, estimate, flows }: Seen & { readonly flows: Flows }) {
+function ShownTrips({ state, estimate, flows }: PublishedMap & { readonly flows: Flows }) {
   return (
     <main class="plain stack">
       <h1>{state.name}</h1>
@@ -128,7 +128,7 @@ interface Behind {
   readonly tiles: { readonly tiles: string | null; readonly attribution: string } | undefined;
 }
 
-function Shown({ state, estimate, backdrop, tiles }: Seen & Behind) {
+function Shown({ state, estimate, backdrop, tiles }: PublishedMap & Behind) {
   const [showing, setShowing] = useState<Showing>("estimate");
   const all = useMemo(() => valuesOf(estimate), [estimate]);
   const times = useTimes(estimate, all, (round) => service.slots(CAMPAIGN, round));
@@ -143,7 +143,7 @@ function Shown({ state, estimate, backdrop, tiles }: Seen & Behind) {
     (error) => (error instanceof Refusal && error.problem === "not-offered" ? say.noInterval : say.regionFailed),
   );
   const values = useMemo(() => ({ ...(slot ?? all), most: times.most }), [slot, all, times.most]);
-  const reports = times.maps.find((each) => each.slot === times.slot)?.reports ?? estimate.reports;
+  const reports = times.maps.find((slotMap) => slotMap.slot === times.slot)?.reports ?? estimate.reports;
   const of = slot ? `?slot=${times.slot}` : "";
   const date = new Date(1000 * estimate.closed_at).toLocaleDateString(language, { dateStyle: "long" });
   const { epsilon_per_km: epsilonPerKm, slack_nats: slackNats } = estimate;
@@ -153,15 +153,15 @@ function Shown({ state, estimate, backdrop, tiles }: Seen & Behind) {
       <h1>{state.name}</h1>
       <div class="row spread">
         <div class="row switch" role="group" aria-label={say.showing}>
-          {SHOWINGS.filter((each) => each !== "districts" || districts.features.length).map((each) => (
+          {SHOWINGS.filter((option) => option !== "districts" || districts.features.length).map((option) => (
             <button
-              key={each}
+              key={option}
               type="button"
-              aria-pressed={showing === each}
-              disabled={(each === "doubt" && !all.known) || (each !== "estimate" && slot !== undefined)}
-              onClick={() => setShowing(each)}
+              aria-pressed={showing === option}
+              disabled={(option === "doubt" && !all.known) || (option !== "estimate" && slot !== undefined)}
+              onClick={() => setShowing(option)}
             >
-              {each === "districts" ? districtWords.table : say[each]}
+              {option === "districts" ? districtWords.table : say[option]}
             </button>
           ))}
         </div>

@@ -8,10 +8,10 @@ const SPOKEN = ["en", "de"] as const;
 export type Language = (typeof SPOKEN)[number];
 
 /** The first of the reader's languages that the pages speak; English where there is none. */
-export function languageOf(wanted: readonly string[]): Language {
-  for (const tag of wanted) {
-    const found = SPOKEN.find((language) => language === tag.slice(0, 2).toLowerCase());
-    if (found) return found;
+export function languageOf(tags: readonly string[]): Language {
+  for (const tag of tags) {
+    const spoken = SPOKEN.find((language) => language === tag.slice(0, 2).toLowerCase());
+    if (spoken) return spoken;
   }
   return "en";
 }
@@ -75,9 +75,9 @@ export function fixed(value: number, decimals: number): string {
 
 /** Degrees as coordinates are written on maps, with so many decimals. */
 export function degrees(lat: number, lng: number, decimals = 4): string {
-  const each = (value: number, ahead: string, behind: string): string => {
+  const coordinate = (value: number, ahead: string, behind: string): string => {
     return `${fixed(Math.abs(value), decimals)}° ${value < 0 ? behind : ahead}`;
   };
   const [east, west] = language === "de" ? ["O", "W"] : ["E", "W"];
-  return `${each(lat, "N", "S")}, ${each(lng, east!, west!)}`;
+  return `${coordinate(lat, "N", "S")}, ${coordinate(lng, east!, west!)}`;
 }

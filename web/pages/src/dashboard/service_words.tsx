@@ -22,7 +22,7 @@ const say = texts(
 );
 
 /** Sentences of the estimate, as lines of a list. */
-export function Told({ estimate: { drift, slots } }: { estimate: Estimate }) {
+export function EstimateWords({ estimate: { drift, slots } }: { estimate: Estimate }) {
   return (
     <>
       {drift && (
