@@ -25,7 +25,7 @@ from geoveil.release import (
     leakage_curve,
     matched,
 )
-from geoveil.release.comparator import drawn_nearest, nearest_matrix
+from geoveil.release.comparator import draw_nearest, nearest_matrix
 
 KINDS = [SimpleCounting, GeometricCounting]
 SKEWED = [0.1, 0.1, 0.8]
@@ -48,7 +48,7 @@ def test_the_nearest_valid_vectors_share_equally(people: int, places: int) -> No
 @given(st.lists(st.integers(0, 50), min_size=1, max_size=6), st.integers(1, 50))
 def test_drawn_vectors_are_valid_and_nearest(noisy: list[int], people: int) -> None:
     given_ = np.array(noisy)
-    drawn = drawn_nearest(given_, people, gv.seeded(1))
+    drawn = draw_nearest(given_, people, gv.seeded(1))
     assert drawn.sum() == people
     assert (drawn >= 0).all()
     # No single move of one unit brings it nearer: for a convex distance that is the minimum.

@@ -116,7 +116,7 @@ class Inputs:
     def _channel(self, mechanism: AnyMechanism, path: str, space: gv.Space | None) -> gv.Channel:
         """The channel of the reports; continuous ones are put in the cells of a grid."""
         if not isinstance(mechanism, gv.ContinuousLaplace):
-            if self.area.given:
+            if self.area.is_chosen:
                 raise click.UsageError(
                     "--box is of no use here, nor is --within: the mechanism brings its own map"
                 )

@@ -36,7 +36,7 @@ class Request:
     @classmethod
     def of(cls, source: str, **options: Any) -> Request:
         """From the options."""
-        return cls(shared.RowFile.taken(source, options), **options)
+        return cls(shared.RowFile.from_options(source, options), **options)
 
     def check(self) -> None:
         """Refuse names that cannot be, before anything is read."""
@@ -46,11 +46,11 @@ class Request:
         format_of(rows.source, rows.reading.format, folder=folder)
         format_of(self.output, rows.reading.format, writing=True)
         self.check_target(self.output)
-        if not rows.area.given and needs_box and is_pipe(rows.source):
+        if not rows.area.is_chosen and needs_box and is_pipe(rows.source):
             raise click.UsageError("--box must be given for a pipe, which cannot be read twice")
-        if not rows.area.given and needs_box and folder:
+        if not rows.area.is_chosen and needs_box and folder:
             raise click.UsageError("--box must be given for a folder or an address")
-        if rows.area.given and not needs_box:
+        if rows.area.is_chosen and not needs_box:
             raise click.UsageError(
                 "--box is of no use here, nor is --within: the mechanism brings its own map or needs none"
             )
@@ -66,7 +66,7 @@ class Request:
         if not self.choice.needs_box:
             return self.choice.build(None)
         rows, box = self.rows, self.rows.area.box
-        if not rows.area.given:
+        if not rows.area.is_chosen:
             progress.stage("finding the box")
             box = tuple(rows.reading.box(rows.source, limit=rows.limit, advance=progress.update))
             edges = ",".join(f"{edge:g}" for edge in box)

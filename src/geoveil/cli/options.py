@@ -117,8 +117,8 @@ class Area:
             raise click.UsageError("--hexagons must go with --within, the area to cover")
 
     @property
-    def given(self) -> bool:
-        """Whether the map was asked for; else it is found from the data."""
+    def is_chosen(self) -> bool:
+        """Whether options say which area; else it is found from the data."""
         return self.box is not None or self.within is not None
 
     def grid(self, box: Any = None) -> Placed:
@@ -330,8 +330,8 @@ class RowFile:
     where: EngineChoice
 
     @classmethod
-    def taken(cls, source: str | None, options: dict[str, Any]) -> RowFile:
-        """From the values of ``row_options``, which are taken out of the others."""
+    def from_options(cls, source: str | None, options: dict[str, Any]) -> RowFile:
+        """The file of the values of ``row_options``, which are taken out of ``options``."""
         names = ("area", "outside", "reading", "limit", "trips", "where")
         own = {name: options.pop(name) for name in names}
         trips: TripChoice | None = own["trips"]
@@ -347,7 +347,7 @@ class RowFile:
     def grid(self) -> Placed:
         """The cells of the area that was given, else of the box around the data."""
         return self.area.grid(
-            None if self.area.given else self.reading.box(self.source, limit=self.limit)
+            None if self.area.is_chosen else self.reading.box(self.source, limit=self.limit)
         )
 
     def table(self, reader: TableReader, keep: Sequence[str] = ()) -> PlaceTable:

@@ -53,7 +53,7 @@ class PriorFile:
                 f"--column must name the amounts in {self.source}; {list_columns(columns)}; places "
                 "without amounts go through geoveil tally and geoveil estimate first"
             )
-        if carried is not None and area.given:
+        if carried is not None and area.is_chosen:
             raise click.UsageError(
                 "--box is of no use here, nor is --within: the prior brings its own map"
             )
@@ -62,7 +62,7 @@ class PriorFile:
             return self._by_area(districts, console, area, on)
         if "cell" not in columns:
             return self._located(reader, console, reading, area, on)
-        if carried is None and (on is not None or area.given):
+        if carried is None and (on is not None or area.is_chosen):
             return self._cells(reader, on or area.grid())
         if carried is None and not {"lat", "lng"} <= set(columns):
             raise click.UsageError(f"--box must be given: {self.source} has cells without a map")
@@ -112,7 +112,7 @@ class PriorFile:
         cells, inside = space.nearest_cells(lat=lat, lng=lng)
         self._tell_outside(int(np.count_nonzero(~inside)), inside.size, console)
         result = self._result(space, cells[inside], values[inside], amounts)
-        if on is None and not area.given:
+        if on is None and not area.is_chosen:
             console.note(
                 f"the places of {self.source} are put into {space!r}; --box chooses another"
             )
@@ -141,7 +141,7 @@ class PriorFile:
 def prior_options(help: str, *, required: bool = False) -> Decorator:
     """``--prior`` and ``--column``, which reach the command as ``prior``; ``None`` without a file."""
 
-    def given(source: str | None, column: str | None) -> PriorFile | None:
+    def build(source: str | None, column: str | None) -> PriorFile | None:
         if source is None and column is not None:
             raise click.UsageError("--column must come with --prior FILE, which has such a column")
         return None if source is None else PriorFile(source, column)
@@ -150,5 +150,5 @@ def prior_options(help: str, *, required: bool = False) -> Decorator:
         click.option("--prior", "source", required=required, metavar="FILE", help=help),
         click.option("--column", metavar="NAME",
                      help="Column of the prior's amounts, such as population; share unless given."),
-        name="prior", make=given,
+        name="prior", make=build,
     )  # fmt: skip

@@ -107,7 +107,7 @@ def command(
     geoveil simulate checkins.csv --rounds 4 --promises 0.5,1,2 --choices 0.2,0.3,0.5
     geoveil simulate --trips --epsilon-per-km 2 --cell-km 1 --people 20000 --plot flows.png
     """
-    people = shared.RowFile.taken(source, options)
+    people = shared.RowFile.from_options(source, options)
     if people.trips is not None:
         flow_map.check_options(options["epsilon_per_km"])
     _check_promises(options)

@@ -19,7 +19,7 @@ from geoveil.randomness import seeded_for
 from geoveil.space import MapSpace, Space, space_from_dict
 from geoveil.space.outside import Outside, OutsideCount
 from geoveil.table.locations import Locations, Reading
-from geoveil.table.obfuscation import drawn_at
+from geoveil.table.obfuscation import reports_at
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,7 @@ class RoundWork(part_reports.BatchWork[Met]):
             for level, mechanism in enumerate(self._mechanisms):
                 who = reporting & (chosen == level)
                 if mechanism.told_apart is None:
-                    reports = drawn_at(mechanism, batch.lat[who], batch.lng[who], source)
+                    reports = reports_at(mechanism, batch.lat[who], batch.lng[who], source)
                 else:
                     reports = mechanism.sample(cells[who], randomness=source)
                 total.reports[level] += np.bincount(reports, minlength=mechanism.report_count)

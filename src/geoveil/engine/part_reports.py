@@ -191,7 +191,7 @@ def tally_file(
     )
     counts = np.zeros(mechanism.report_count, dtype=np.int64)
     with reading.open(source) as reader:
-        report_rows = reporter.drawn(reading.locations(reader, limit=limit), limit=limit)
+        report_rows = reporter.reports_for(reading.locations(reader, limit=limit), limit=limit)
         for rows in report_rows.rows(lambda rows_read: advance(reader.fraction, rows_read)):
             counts += np.bincount(rows.places, minlength=counts.size)
     return Tally(mechanism, counts), report_rows.summary()

@@ -27,7 +27,7 @@ Ends = tuple[FloatArray, FloatArray]
 LOST = 1e-6
 """A combination that holds more than this of a direction without information is unknown."""
 _COUNTED = 1e8
-"""Of more answers on both sides a normal law says as much as Clopper and Pearson, to three digits."""
+"""With more answers on both sides a normal law agrees with Clopper and Pearson to three digits."""
 _WORTH = 0.98
 """A wider crowd must lower the end to this part of it to be worth it."""
 
@@ -65,7 +65,7 @@ class ErrorBars(ABC):
     nearby: Nearby | None = field(default=None, kw_only=True)
     """The crowds that bound what a cell may hold, where they are known."""
     finer: tuple[ErrorBars, scipy.sparse.csr_array] | None = field(default=None, kw_only=True)
-    """Of groups, the bars of the cells, which know crowds, and (groups, cells) which cells they are."""
+    """Where these are bars of groups: the bars of the cells, and (groups, cells) which group has which."""
 
     @abstractmethod
     def standard_error(self, combinations: FloatArray | None = None) -> FloatArray:
@@ -270,7 +270,7 @@ class AveragedErrors(ErrorBars):
     def of(
         cls, distribution: FloatArray, parts: Sequence[ErrorBars], weights: FloatArray
     ) -> ErrorBars:
-        """Those of the average, from those of the parts."""
+        """The bars of the average, from the bars of the parts."""
         methods = "; ".join(dict.fromkeys(part.method for part in parts))
         centre = np.asarray(weights @ np.stack([part.centre for part in parts]))
         method = f"{len(parts)} independent estimates, each by: {methods}"
@@ -301,7 +301,7 @@ class EitherErrors(ErrorBars):
     def of(
         cls, distribution: FloatArray, parts: Sequence[ErrorBars], named: IntArray, words: str
     ) -> ErrorBars:
-        """Those of an estimate that was made from the first of the sets; ``words`` say which there are."""
+        """The bars of an estimate from the first of the sets; ``words`` say which sets there are."""
         first, people = parts[0], min(part.people for part in parts)
         return cls(f"{first.method}{words}", distribution, first.centre, people, parts, named)
 
@@ -427,7 +427,7 @@ def checked_level(level: float) -> float:
 
 _ENDS = 3.0
 _ENTRIES = 1 << 22
-"""Of the weights of crowds, at most."""
+"""The most weights of crowds that are held at once."""
 
 
 class Nearby:

@@ -35,11 +35,11 @@ _STARTS = {
 """How much of the pooled map the ascents of slots begin with → in words."""
 _BY_SLOT = "tallies by slot, such as {8: tally}"
 _LEAST = 1e-9
-"""Of every start lies evenly everywhere: what begins at zero stays there."""
+"""This share of every start lies evenly everywhere: what begins at zero stays there."""
 
 
 class _Unknowns(NamedTuple):
-    """What the ascent moves."""
+    """The unknowns of an ascent: the cells, or the places in them."""
 
     operator: Operator
     start: FloatArray

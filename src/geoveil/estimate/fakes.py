@@ -27,7 +27,7 @@ Suspect = tuple[int, int]
 """A place among the tallies, and a report of it."""
 
 _TOLERANCE = 1e-8
-"""Of a fit: nats per report below the maximum, certified."""
+"""A fit is certified to lie at most so many nats per report below the maximum."""
 _SETTLED = 1e-4
 """Shares of fakes that change less than this, relative to the honest rest, have settled."""
 _MOST_PASSES = 25
@@ -89,7 +89,7 @@ class FakesFit:
     """A map of honest people and a number of fakes for every suspect, fitted together."""
 
     distribution: FloatArray
-    """Of honest people, by cell; by place in the cells where these are wide for their promise."""
+    """Shares of honest people by cell; by place in the cells where these are wide for their promise."""
     numbers: FloatArray
     """Fakes of each suspect; not whole."""
     log_likelihood: float

@@ -35,7 +35,7 @@ class Observations:
 
     space: Space
     tallies: tuple[Tally, ...]
-    """As given, those of equal channels added up."""
+    """In the order of the input, tallies of equal channels added up."""
     operator: Operator
     counts: IntArray
     """The counts of all tallies, one after the other."""
@@ -104,7 +104,7 @@ def by_mechanism(tallies: Iterable[Tally]) -> tuple[Tally, ...]:
 
 
 def promises_of(tallies: Iterable[Tally]) -> tuple[str, ...]:
-    """What the mechanisms that made reports promise for each of them, in words, each once.
+    """The promises of the mechanisms that made reports, for one report, in words, each once.
 
     Promises between positions that differ in their rounding alone, as those of the rounds of a campaign
     do, are one, with the largest.

@@ -240,7 +240,7 @@ class _ClosedForm(_Repaired):
 
     @abstractmethod
     def _moments(self, group: mixture.Mixture, theta: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Of one report, as a vector of bits: d and u with covariance diag(d) − u·uᵀ."""
+        """d and u, with diag(d) − u·uᵀ the covariance of one report as a vector of bits."""
 
     @one_blas_thread()
     def fit(self, tallies: Tally | Iterable[Tally]) -> fitted.Estimate:

@@ -37,7 +37,7 @@ def checked_estimator(estimator: Estimator) -> Estimator:
 
 @dataclass(frozen=True)
 class _Reused:
-    """What several mechanisms make of an estimator for one."""
+    """An estimator for one mechanism, used for several."""
 
     estimator: Estimator
 
@@ -273,7 +273,7 @@ def _levels(epsilon: ArrayLike, people: ArrayLike) -> tuple[FloatArray, FloatArr
 
 
 SEED_LEVEL = 0.95
-"""Of the bars of a seed round, for all cells together: so often they hold the whole truth."""
+"""How often the bars of a seed round hold the truth of all cells together."""
 _STEPS = 200
 _MOST_SWEEPS, _SETTLED = 300, 1e-6
 _TINY = 1e-300

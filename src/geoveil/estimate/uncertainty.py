@@ -211,7 +211,7 @@ class InformationSolver:
     def about(
         self, distribution: FloatArray, how: str, combinations: FloatArray
     ) -> bars.SolvedErrors:
-        """The same of some combinations a (k, cells): aᵀ(J + diag(1/u²))⁻¹a within Σθ = 1."""
+        """Error bars of some combinations a (k, cells): aᵀ(J + diag(1/u²))⁻¹a within Σθ = 1."""
         crowds = self._crowds
         sides = np.zeros((2 + len(combinations), self._cells))
         sides[0], sides[1, :crowds], sides[2:, :crowds] = self._score, 1.0, combinations

@@ -23,7 +23,7 @@ _BARS_SHOW = 1.0 + 1e-9
 _CROWD_SHOWS = 1_600.0
 """People in the largest crowd from whom on it does at ε·cell = 1: 40²."""
 _UNKNOWNS = 3
-"""Of a cell where they are left open: its crowd, and how far east and north that stands."""
+"""Unknowns of a cell where places are left open: its crowd, and how far east and north that stands."""
 _WIDTH = np.sqrt(1.0 / 12.0)
 """The standard deviation of a place in a cell, along a side, in cells."""
 
@@ -47,7 +47,7 @@ class PlacesOfAll:
         parts = list(laws.values())
         first = parts[0]
         self.laws = laws
-        """Of every mechanism, in the order of the tallies."""
+        """The places under every mechanism, in the order of the tallies."""
         self.cell, self.share, self.offset = first.cell, first.share, first.offset
         self.operator: Operator = first if len(parts) == 1 else StackedOperator(parts)
 
@@ -55,7 +55,7 @@ class PlacesOfAll:
     def of(
         cls, observations: fitted.Observations, across: int = 3, *, shows: float = _BARS_SHOW
     ) -> PlacesOfAll | None:
-        """Those of all tallies, ``across``² in a cell; ``None`` up to ε·cell = ``shows``, or if not known."""
+        """``across``² places in every cell; ``None`` up to ε·cell = ``shows``, or if a law is not known."""
         tallies = observations.tallies
         steepest = max(tally.channel.loss_across_cell for tally in tallies)
         if steepest <= shows or any(tally.operator is not tally.channel for tally in tallies):
@@ -69,7 +69,7 @@ class PlacesOfAll:
     def that_bars_show(
         cls, observations: fitted.Observations, distribution: FloatArray, most_unknowns: int
     ) -> PlacesOfAll | None:
-        """Those that error bars leave open: above ε·cell = 1, and below where crowds are large.
+        """The places that error bars leave open: above ε·cell = 1, and below where crowds are large.
 
         A crowd at an edge of its cell is taken for one that is larger or smaller by a part that grows as
         (ε·cell)², while √crowd people are known: the product of both says whether it shows. Only where it

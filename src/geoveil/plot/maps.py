@@ -158,7 +158,7 @@ def save_maps(path: str, space: Space, panels: Sequence[Panel]) -> None:
 
 
 def panel_height(space: Space, width: float) -> float:
-    """Of a map with the proportions of its space, within reason, and of the steps of a line; in inches."""
+    """In inches: a map has the proportions of its space, within reason; a line always has one height."""
     if space.centres.shape[1] == 1:
         return 2.6
     wide, high = np.ptp(space.centres, axis=0) + 1e-9

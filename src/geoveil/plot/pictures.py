@@ -27,27 +27,27 @@ if TYPE_CHECKING:
 _LEVEL = 0.95
 _PANEL_INCHES = 4.4
 _LINE_CHARACTERS = 30
-"""Of the notes below a picture, for each inch of its width."""
+"""Characters in a line of notes below a picture, for each inch of its width."""
 
 
 def picture_of(result: object, path: str | None = None, title: str | None = None) -> Figure:
     """A figure without a window, also written to ``path`` (.png, .svg or .pdf) where one is given."""
     if path is not None:
         maps.picture_kind(path)
-    figure = drawn(result, title)
+    figure = figure_of(result, title)
     if path is not None:
         maps.write_figure(path, figure)
     return figure
 
 
 @singledispatch
-def drawn(result: object, title: str | None) -> Figure:
+def figure_of(result: object, title: str | None) -> Figure:
     """The picture of a result."""
     raise Unsupported(f"{type(result).__name__} has no picture")
 
 
-@drawn.register(Estimate)
-def _drawn_estimate(result: Estimate, title: str | None) -> Figure:
+@figure_of.register(Estimate)
+def _estimate_figure(result: Estimate, title: str | None) -> Figure:
     try:
         shown = shares_and_bars(result, _LEVEL)
     except GeoveilError:
@@ -55,8 +55,8 @@ def _drawn_estimate(result: Estimate, title: str | None) -> Figure:
     return report_map(result, shown, _LEVEL, title)
 
 
-@drawn.register(Tally)
-def _drawn_tally(result: Tally, title: str | None) -> Figure:
+@figure_of.register(Tally)
+def _tally_figure(result: Tally, title: str | None) -> Figure:
     named = np.asarray(columns_of(result)["reports"], dtype=np.float64)
     beside = result.total - int(named.sum())
     notes = [
@@ -76,8 +76,8 @@ def _drawn_tally(result: Tally, title: str | None) -> Figure:
     return figure
 
 
-@drawn.register(Advice)
-def _drawn_advice(result: Advice, title: str | None) -> Figure:
+@figure_of.register(Advice)
+def _advice_figure(result: Advice, title: str | None) -> Figure:
     figure = maps.blank_figure(11.0, 5.6)
     draw_dial(figure, result)
     if title is not None:

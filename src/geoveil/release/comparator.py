@@ -1,4 +1,4 @@
-"""What others do, Laplace noise on every count and back to a valid vector; and the curve beside ours."""
+"""The mechanisms of others, noise on every count and back to a valid vector, and a curve beside ours."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def nearest(noisy: IntArray, people: int | IntArray) -> Nearest:
     return Nearest(base, np.where(missing >= 0, 1, -1), rest, is_open)
 
 
-def drawn_nearest(noisy: IntArray, people: int | IntArray, randomness: Randomness) -> IntArray:
+def draw_nearest(noisy: IntArray, people: int | IntArray, randomness: Randomness) -> IntArray:
     """One nearest valid vector for each noisy one, ties broken at random."""
     closest = nearest(noisy, people)
     order = randomness.uniform(noisy.size).reshape(noisy.shape)
@@ -186,7 +186,7 @@ class NoisyCounts(Channel):
             there = counts == true
             uniform = randomness.uniform(int(there.sum()))
             noisy[there] = inverse_distribution(self.one_count[true], uniform)
-        return self.vectors.index(drawn_nearest(noisy, self.vectors.people, randomness))
+        return self.vectors.index(draw_nearest(noisy, self.vectors.people, randomness))
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.vectors!r}, epsilon={self.epsilon:.6g})"

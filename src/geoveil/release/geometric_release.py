@@ -12,7 +12,7 @@ from geoveil.arrays import ArrayLike, IntArray, count, numbers, positive
 from geoveil.channel.words import rounded_up
 from geoveil.errors import InvalidInput
 from geoveil.randomness import SYSTEM, Randomness, checked_randomness
-from geoveil.release.comparator import drawn_nearest
+from geoveil.release.comparator import draw_nearest
 
 _STEPS = 1 << 24
 """The rate of the noise is a whole number of 2⁻²⁴ per person, rounded down."""
@@ -87,7 +87,7 @@ class GeometricRelease:
         noise = discrete_laplace(self.steps, _STEPS, true.size, source).reshape(true.shape)
         people = true.sum(axis=-1)
         noisy = np.clip(true + noise, 0, people[..., None])
-        return drawn_nearest(noisy, people, source)
+        return draw_nearest(noisy, people, source)
 
 
 def _checked(counts: ArrayLike, timestamps: int) -> IntArray:

@@ -155,7 +155,7 @@ class Orbits:
         return squares
 
     def _tables(self) -> Iterator[tuple[int, FloatArray]]:
-        """Of the first class: each partition, and the chances of inner products with all others."""
+        """Each partition of the first class, and its chances of inner products with all others."""
         if self._held is not None:
             yield from self._held
             return
@@ -201,7 +201,7 @@ class Orbits:
         near = _Near(self, counts, orbit)
         return _log_mean(log_values, near.squared, [group for *_, group in near.classes])
 
-    def drawn_near(
+    def draw_near(
         self, counts: Sequence[IntArray], orbit: int, log_values: FloatArray, randomness: Randomness
     ) -> list[IntArray]:
         """A vector of an orbit, drawn in proportion to a function of its squared distance from ``counts``.

@@ -68,7 +68,7 @@ class OrbitLaw:
 
     @classmethod
     def of_classes(cls, prior: Prior, groups: tuple[tuple[int, ...], ...]) -> OrbitLaw:
-        """The same with classes of places that are equal under the prior."""
+        """The law of the counts, with classes of places that are equal under the prior."""
         orbits = Orbits(prior.people, [len(group) for group in groups])
         law = _on_orbits(orbits, _on_classes(prior, groups).law(_totals(orbits)))
         return cls(prior, groups, orbits, frozen(law / law.sum()))
@@ -235,7 +235,7 @@ class SymmetricDesign:
         """One release for a valid vector: an orbit, then one of its vectors by its distance."""
         (orbit,) = inverse_distribution(self.row(counts), randomness.uniform(1))
         classes = self.law.by_class(counts)
-        vector = self.law.orbits.drawn_near(classes, int(orbit), self._log_kernel, randomness)
+        vector = self.law.orbits.draw_near(classes, int(orbit), self._log_kernel, randomness)
         released = np.empty(self.law.prior.places, dtype=np.int64)
         for group, held in zip(self.law.groups, vector, strict=True):
             released[list(group)] = held

@@ -137,7 +137,7 @@ class MaskedGrid(MapSpace):
         return self.grid.to_geojson(properties, self.cells)
 
     def to_dict(self) -> dict[str, Any]:
-        """That of the grid, and the mask: one bit for each of its cells, in base 64."""
+        """The document of the grid, and the mask: one bit for each of its cells, in base 64."""
         bits = b64encode(np.packbits(self.mask).tobytes()).decode()
         return {**self.grid.to_dict(), "mask": bits}
 

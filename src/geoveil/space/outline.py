@@ -21,15 +21,15 @@ _LONGEST = 0.1
 _LOOK = 256
 """A polygon is looked at on so many × so many squares to see whether its rings cross."""
 _AMISS = 0.05
-"""Of such a square: what may be covered twice or less than not at all, as by a kink in a coast."""
+"""The part of such a square that may be covered twice, or less than never, as by a kink in a coast."""
 _OVERLAP = 1e-6
-"""Of a cell: what rounding may let the parts of an area cover twice."""
+"""The part of a cell that rounding may let the parts of an area cover twice."""
 _TOGETHER = 1 << 20
 """Pairs of a place and an edge that are looked at together."""
 _ROUNDING = 1e-9
-"""Of a cell: so little is nothing, and so little less than all is all."""
+"""So small a part of a cell is nothing, and all but so small a part is all."""
 _MOST_PIECES = 1 << 23
-"""Of edges, each in one cell."""
+"""Edges are cut into at most so many pieces, each in one cell."""
 
 Polygon = tuple[FloatArray, ...]
 """Rings of (longitude, latitude): the outer one, then holes."""
@@ -256,7 +256,7 @@ def _window(plane: TangentPlane, corners_km: FloatArray) -> _Window:
 
 
 def _in_plane(polygon: Polygon, plane: TangentPlane, window: _Window) -> Iterator[FloatArray]:
-    """What of the rings of a polygon lies in a window, in km, holes the other way round."""
+    """The rings of a polygon cut to a window, in km, holes the other way round."""
     low, high = window
     for number, ring in enumerate(polygon):
         turn = np.round((plane.lng - (ring[:, 0].min() + ring[:, 0].max()) / 2.0) / 360.0)
@@ -272,7 +272,7 @@ def _in_plane(polygon: Polygon, plane: TangentPlane, window: _Window) -> Iterato
 
 
 def _within(ring: FloatArray, around: FloatArray) -> FloatArray:
-    """What of a ring lies in a convex one that goes counter-clockwise."""
+    """A ring cut to a convex one that goes counter-clockwise."""
     for one, other in zip(around, np.roll(around, -1, axis=0), strict=True):
         inward = np.array((one[1] - other[1], other[0] - one[0]))
         ring = _clipped(ring, inward, float(inward @ one))
@@ -280,7 +280,7 @@ def _within(ring: FloatArray, around: FloatArray) -> FloatArray:
 
 
 def _clipped(ring: FloatArray, along: FloatArray, bound: float) -> FloatArray:
-    """What of a ring lies at least so far along a direction (Sutherland and Hodgman)."""
+    """A ring cut to what lies at least so far along a direction (Sutherland and Hodgman)."""
     if not len(ring):
         return ring
     after, far = np.roll(ring, -1, axis=0), ring @ along - bound
@@ -308,7 +308,7 @@ def _turned(ring: FloatArray, *, hole: bool) -> FloatArray:
 
 
 def area_of(ring: FloatArray) -> float:
-    """Of a ring, negative where it goes clockwise."""
+    """The area of a ring, negative where it goes clockwise."""
     if not len(ring):
         return 0.0
     x, y = (ring - ring.mean(axis=0)).T

@@ -136,14 +136,14 @@ class OutsideCount:
     def locate(
         self, space: Findable, lat: FloatArray, lng: FloatArray
     ) -> tuple[IntArray, BoolArray]:
-        """The nearest cells of some more places, and which of the places are to be taken."""
+        """The nearest cells of some more places, and which of the places are usable."""
         cells, inside = space.nearest_cells(lat=lat, lng=lng)
-        return cells, self._taken(inside, lambda: elsewhere(space, lat[~inside], lng[~inside]))
+        return cells, self._usable(inside, lambda: elsewhere(space, lat[~inside], lng[~inside]))
 
     def locate_both(
         self, space: Findable, begun: tuple[FloatArray, ...], ended: tuple[FloatArray, ...]
     ) -> tuple[IntArray, BoolArray]:
-        """(trips, 2): the nearest cells of both ends of some more trips, and which are to be taken."""
+        """(trips, 2): the nearest cells of both ends of some more trips, and which are usable."""
         first, here = space.nearest_cells(lat=begun[0], lng=begun[1])
         second, there = space.nearest_cells(lat=ended[0], lng=ended[1])
 
@@ -151,10 +151,10 @@ class OutsideCount:
             beyond = [np.concatenate([begun[axis][~here], ended[axis][~there]]) for axis in (0, 1)]
             return elsewhere(space, *beyond)
 
-        return np.stack([first, second], axis=1), self._taken(here & there, hint)
+        return np.stack([first, second], axis=1), self._usable(here & there, hint)
 
-    def _taken(self, inside: BoolArray, hint: Callable[[], str]) -> BoolArray:
-        """Count some more, and say which are to be taken."""
+    def _usable(self, inside: BoolArray, hint: Callable[[], str]) -> BoolArray:
+        """Count some more, and say which are usable: those inside, or all where they are clamped."""
         missing = int(inside.size - np.count_nonzero(inside))
         if missing and self.rule == "raise":
             number = self.places + int(np.flatnonzero(~inside)[0]) + 1

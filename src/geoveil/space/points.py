@@ -25,7 +25,7 @@ _CORNER = math.sqrt(2.0 / (3.0 * math.sqrt(3.0)))
 _SPREAD = math.sqrt(5.0 / 12.0) * _CORNER
 """How far from the middle three places stand for a hexagon of area 1: its second moments are theirs."""
 _CORNERS = 24
-"""Of the shape that is taken for the round cell around a place."""
+"""Corners of the polygon that stands for the round cell around a place."""
 
 
 class Points(MapSpace):
@@ -274,7 +274,7 @@ class Hexagons(Points):
 
     @property
     def resolution(self) -> int:
-        """That of H3, 0 to 15."""
+        """The resolution of H3, 0 to 15."""
         return int(_h3().get_resolution(self.ids[0]))
 
     @cached_property

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 MATRIX_LIMIT = 4096
 """No m×m array is made for more cells than this."""
 MOST_CELLS = 1 << 16
-"""Of a grid, or of its cells that exist, under a promise between positions."""
+"""The most cells of a grid, or of those that a mask leaves, under a promise between positions."""
 
 
 class Space(Framed, Shown, ReadOnly, ABC):

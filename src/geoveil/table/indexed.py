@@ -35,7 +35,7 @@ class IndexedReader(reader.TableReader):
     def fraction(self) -> float | None:
         return min(1.0, self._read / self._rows) if self._rows > 0 else None
 
-    def _taken(
+    def _selection(
         self, batch: pa.RecordBatch, columns: Sequence[str], geometry: str
     ) -> pa.RecordBatch:
         """These columns of a batch, the coordinates among them those of its points."""
@@ -99,7 +99,7 @@ class ParquetReader(IndexedReader):
         try:
             for group in self._groups:
                 for batch in self._file.iter_batches(row_groups=[group], **options):
-                    yield self._taken(batch, columns, geometry)
+                    yield self._selection(batch, columns, geometry)
                     self.number += batch.num_rows
         except (pa.ArrowException, OSError):  # the message could repeat a value
             raise InvalidFile(f"{self.name} must be a whole Parquet file; it is damaged") from None
@@ -170,7 +170,7 @@ class GeoPackageReader(IndexedReader):
             ) as (about, stored):
                 geometry = about["geometry_name"] or "wkb_geometry"
                 for batch in stored:
-                    yield self._taken(batch, columns, geometry)
+                    yield self._selection(batch, columns, geometry)
                     self.number += 1
         except (pa.ArrowException, pyogrio.errors.DataSourceError):
             raise InvalidFile(f"{self.name} must be a whole GeoPackage; it is damaged") from None

@@ -92,7 +92,7 @@ class Reporter:
                 self.mechanism.sample_latlng(lat=lat, lng=lng, randomness=self.randomness)
             )
         if self.mechanism.told_apart is None:
-            return drawn_at(self.mechanism, places[:, 0], places[:, 1], self.randomness)
+            return reports_at(self.mechanism, places[:, 0], places[:, 1], self.randomness)
         return self.mechanism.sample(places, randomness=self.randomness)
 
     def columns(self, reports: npt.NDArray[Any]) -> Columns:
@@ -102,7 +102,7 @@ class Reporter:
         lat, lng = self._places.latlng
         return {"cell": reports, "lat": lat[reports], "lng": lng[reports]}
 
-    def drawn(
+    def reports_for(
         self, table: PlaceTable, *, limit: PersonLimit | None = None, whole: bool = True
     ) -> DrawnRows:
         """Reports for the rows of a table."""
@@ -124,12 +124,12 @@ def _check_draws_at_positions(mechanism: Channel) -> None:
         )
 
 
-def drawn_at(
+def reports_at(
     mechanism: Channel, lat: FloatArray, lng: FloatArray, randomness: Randomness
 ) -> IntArray:
     """A report for each position, of a mechanism between positions, or of one whose reports are renamed."""
     if isinstance(mechanism, Remapped):
-        renamed: IntArray = mechanism.map[drawn_at(mechanism.channel, lat, lng, randomness)]
+        renamed: IntArray = mechanism.map[reports_at(mechanism.channel, lat, lng, randomness)]
         return renamed
     assert isinstance(mechanism, DrawsAtPositions)
     return mechanism.sample_at(lat=lat, lng=lng, randomness=randomness)
@@ -452,7 +452,7 @@ def obfuscate_table(
         if seed is not None and limit is None:
             reporter.randomness = seeded_for(seed, number)
 
-    noisy = reporter.drawn(locations, limit=limit, whole=whole)
+    noisy = reporter.reports_for(locations, limit=limit, whole=whole)
     batches = (_written(reporter, rows) for rows in noisy.rows(advance, begin) if rows.numbers.size)
     first = next(batches, None)
     if first is not None:

@@ -28,7 +28,7 @@ VERSION = 1
 """Of the description that a file of results carries; a reader refuses any other."""
 
 _INTERVAL = ("low", "high")
-_Found = TypeVar("_Found")
+_Value = TypeVar("_Value")
 _SINGLE_CELLS = (
     "a saved estimate holds error bars of single cells, which do not add up; ask the estimate itself for "
     "regions"
@@ -82,13 +82,13 @@ def estimate_result(
     ``part`` is what the file has a row for, a cell or a district.
     What an estimate that was recalled no longer knows (its likelihood, what could be told apart) is null.
     """
-    identifiable = _known(lambda: estimate.identifiable)
+    identifiable = _if_any(lambda: estimate.identifiable)
     description = {
         "reports": estimate.total,
         "steps": estimate.steps,
         "stopped": estimate.stopped,
-        "certificate_nats_per_report": json_number(_known(lambda: estimate.certificate)),
-        "log_likelihood_nats_per_report": json_number(_known(lambda: estimate.log_likelihood)),
+        "certificate_nats_per_report": json_number(_if_any(lambda: estimate.certificate)),
+        "log_likelihood_nats_per_report": json_number(_if_any(lambda: estimate.log_likelihood)),
         "identifiable": None if identifiable is None else bool(identifiable),
         "identifiability": None if identifiable is None else identifiable.reason,
         "interval_level": level if with_bars else None,
@@ -113,7 +113,7 @@ def shares_and_bars(estimate: Estimate, level: float | None) -> Result:
     return Result(estimate.space, estimate.distribution, estimate.standard_error, low, high)
 
 
-def _known(ask: Callable[[], _Found]) -> _Found | None:
+def _if_any(ask: Callable[[], _Value]) -> _Value | None:
     try:
         return ask()
     except GeoveilError:

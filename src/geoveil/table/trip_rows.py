@@ -195,7 +195,7 @@ def tally_trips(
 ) -> tuple[TripTally, obfuscation.TableSummary]:
     """One noisy pair for each trip of a file, counted at once; the reports are not kept."""
     reporter = TripReporter(mechanism, outside=outside, randomness=randomness)
-    noisy, counted = reporter.drawn(trips, limit=limit), TripTally(mechanism, [], [])
+    noisy, counted = reporter.reports_for(trips, limit=limit), TripTally(mechanism, [], [])
     for rows in noisy.rows(advance):
         counted += TripTally(mechanism, *rows.places.T)
     return counted, noisy.summary()
