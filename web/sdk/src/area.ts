@@ -67,7 +67,7 @@ export class Area {
     if (this.size < 2 || this.size > (grid ? MOST_CELLS : MOST_PLACES)) throw new RangeError();
   }
 
-  /** The weights of a document, one for each report; those of many cells are packed closer. */
+  /** The weights of a document, one for each report; weights of many cells are packed closer. */
   weights(text: Json | undefined): Uint32Array {
     return this.size > MOST_PLACES ? unpackedWeights(text) : unpackedIntegers(text);
   }
@@ -123,7 +123,7 @@ export class Area {
     return this.grid ? centresOfGrid(this.grid, step, rim, pitchKm) : centresOfPlaces(this.points, rim, pitchKm);
   }
 
-  /** The origin of the centres in the plane: cell 0 of the grid, or that of the plane. */
+  /** The origin of the centres in the plane: cell 0 of the grid, or the origin of the plane. */
   private get originKm(): Pair {
     const corner = this.grid?.corner;
     return corner ? [corner[0] + 0.5 * this.cellKm, corner[1] + 0.5 * this.cellKm] : [0, 0];

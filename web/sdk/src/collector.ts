@@ -190,7 +190,7 @@ export class Collector {
   }
 
   /**
-   * The slot that a location of now is true in: that of the device's clock, never one of the collector's choosing.
+   * The slot of a location that is read now: by the device's clock, never one of the collector's choosing.
    * Where the collector's clock is in another one and more than a moment away, one of them is wrong.
    */
   slot({ slots }: MechanismDocument, nowS: number): number | undefined {

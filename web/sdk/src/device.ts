@@ -168,7 +168,7 @@ export class Device {
   }
 
   /**
-   * What a report would be drawn from, every check passed, that of the budget included; or the report that was made
+   * What a report would be drawn from, every check passed, the check of the budget too; or the report that was made
    * already. Reads no location and charges nothing. `show` gets the document before its certificate, which takes
    * longest, and all that the campaign offers to choose among, the strongest promise first.
    */

@@ -225,7 +225,7 @@ function aboveZero(values: JsonObject, name: string): number {
   return value;
 }
 
-/** Refuse levels that are not those of one round, one after another. */
+/** Refuse levels unless they all belong to one round, in order. */
 function checkTogether(levels: readonly MechanismDocument[]): void {
   require(levels.every((level, number) => level.level === number), "levels");
   const shared = ({ campaign, round, slots, trips, notBeforeS, expiresS, area }: MechanismDocument): string =>

@@ -12,7 +12,7 @@ export interface Period {
   readonly number: number;
 }
 
-/** The id of a report in hexadecimal, and 16 bytes for its draw; of a trip, 16 more for that of its end. */
+/** The id of a report in hexadecimal, and 16 bytes for its draw; for a trip, 16 more for the draw of its end. */
 export interface Bits {
   readonly report: string;
   readonly draw: Uint8Array;

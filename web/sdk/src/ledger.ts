@@ -142,7 +142,7 @@ export class Ledger {
 
   // --- Reporting
 
-  /** A key for a campaign seen for the first time; those of campaigns that have ended are erased. */
+  /** A key for a campaign seen for the first time; keys of campaigns that have ended are erased. */
   openCampaign(name: string, period: Period, nowS: number): Promise<void> {
     return this.change((book) => {
       forgetEnded(book, nowS);

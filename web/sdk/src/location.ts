@@ -22,14 +22,14 @@ const DEGREE_KM = 111.3; // of latitude
 const FINEST_DECIMALS = 6;
 
 /** How the browser measures: its own name for this is known to pages only, and Node and workers compile this too. */
-interface Measured {
+interface MeasuringOptions {
   readonly enableHighAccuracy?: boolean;
   readonly maximumAge?: number;
   readonly timeout?: number;
 }
 
 /** The browser's location, for `report`; what the browser throws is thrown as it is. */
-export function browserLocation(options: Measured = {}): () => Promise<Fix> {
+export function browserLocation(options: MeasuringOptions = {}): () => Promise<Fix> {
   return () =>
     new Promise((resolve, reject) => {
       const settings = { enableHighAccuracy: true, maximumAge: 0, timeout: 30_000, ...options };

@@ -82,7 +82,7 @@ export function explainNearby(promise: Promised, reports: number): string {
   return sentence(pair, odds(promise, 2 * NEARBY_KM).level, reports);
 }
 
-/** The same about two people whose trips begin and end 200 m apart; `promise` is that of one end. */
+/** The same about two people whose trips begin and end 200 m apart; `promise` is the promise of one end. */
 export function explainTrip(promise: Promised): string {
   const away = `${roundedDown(NEARBY_KM * 1000, 4)} m apart`;
   const pair = `Two people whose trips begin ${away} and end ${away}`;

@@ -80,7 +80,7 @@ export function BoxMap({ box, streets, limits, space, onBox }: BoxMapProps) {
   );
 
   useEffect(() => {
-    if (!byHand.current && drawable(box)) setAround(box); // typed, or that of a file: the map goes there
+    if (!byHand.current && drawable(box)) setAround(box); // typed, or read from a file: the map goes there
     byHand.current = false;
   }, [box]);
   useEffect(() => {

@@ -122,7 +122,7 @@ export function CampaignView({ id, onDenied }: { id: string; onDenied: () => voi
           ) : shown === undefined ? (
             <p class="card lead">{withoutMap(state, rounds)}</p>
           ) : (
-            <Shown key={`${shown} ${redraws}`} state={state} round={shown} />
+            <RoundMap key={`${shown} ${redraws}`} state={state} round={shown} />
           )}
           <div class="two">
             {rounds && rounds.rounds.length > 0 && (
@@ -236,7 +236,7 @@ interface MapData {
 }
 
 /** What a round has shown: a map of people, or of trips between districts. Another round is shown by another. */
-function Shown({ state, round }: { state: State; round: number }) {
+function RoundMap({ state, round }: { state: State; round: number }) {
   return state.settings.trips ? <TripMap {...{ state, round }} /> : <Map {...{ state, round }} />;
 }
 

@@ -42,7 +42,7 @@ export function isDenied(error: unknown): boolean {
   return error instanceof Refusal && error.status === 401;
 }
 
-/** A problem in the reader's words, or in those of the service; `next` is what happens where there is no answer. */
+/** A problem in the reader's words, or as the service puts it; `next` is what happens where there is no answer. */
 export function inWords(error: unknown, next = say.tryAgain): ComponentChildren {
   if (!(error instanceof Refusal)) return say.fault(String(error));
   if (isAway(error)) return `${say.unreachable} ${next}`;

@@ -55,7 +55,7 @@ export class MapCanvas {
   private middle: Pair = [0, 0];
   private zoom = 1;
   private base = 1; // pixels a kilometre when all is in view
-  private asked = 0;
+  private request = 0;
   private readonly pointers = new Map<number, Pair>();
   private from: Pair | undefined;
   private pinch = 0;
@@ -74,7 +74,7 @@ export class MapCanvas {
 
   close(): void {
     this.watcher.disconnect();
-    cancelAnimationFrame(this.asked);
+    cancelAnimationFrame(this.request);
     for (const [name, listener] of this.listeners()) this.canvas.removeEventListener(name, listener);
     this.tiles?.close();
   }
@@ -201,8 +201,8 @@ export class MapCanvas {
 
   /** Draw with the next frame, once however often it is asked. */
   draw(): void {
-    this.asked ||= requestAnimationFrame(() => {
-      this.asked = 0;
+    this.request ||= requestAnimationFrame(() => {
+      this.request = 0;
       this.frame();
     });
   }

@@ -35,7 +35,7 @@ export interface Estimate {
     readonly method: string;
   };
   readonly blocks?: readonly Blocks[];
-  /** Of a campaign of trips; its distribution is that of both ends. */
+  /** Only of a campaign of trips, whose distribution counts both ends of each. */
   readonly flows?: Flows;
   readonly alarm?: Alarm;
   readonly manipulation_gain?: { readonly summary: string };

@@ -18,14 +18,14 @@ const WIDEST = 12;
 const LARGEST_RING = 22;
 const ENDINGS = { geojson: "GeoJSON", csv: "CSV", parquet: "GeoParquet", json: "JSON" } as const;
 
-interface Shown {
+interface FlowViewProps {
   readonly estimate: Estimate;
   readonly flows: Flows;
   /** The address of the flows, without its ending. */
   readonly files: string;
 }
 
-export function FlowView({ estimate, flows, files }: Shown) {
+export function FlowView({ estimate, flows, files }: FlowViewProps) {
   const cells = useMemo(() => new Cells(estimate.space as Space), [estimate]);
   const [from, setFrom] = useState<number>();
   const nameOf = (district: number): string =>

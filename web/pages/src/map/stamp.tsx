@@ -29,7 +29,7 @@ export function paintCells(
   return canvas;
 }
 
-interface Painted {
+interface StampProps {
   readonly cells: AnyCells;
   readonly paint: (cell: number) => Colour;
   /** What the colours depend on: painted anew when one of these changes. */
@@ -37,7 +37,7 @@ interface Painted {
 }
 
 /** A small map without words; what it shows is said beside it. */
-export function Stamp({ cells, paint, of }: Painted) {
+export function Stamp({ cells, paint, of }: StampProps) {
   const place = useRef<HTMLCanvasElement>(null);
   useEffect(() => void paintCells(place.current!, cells, paint), [cells, ...of]);
   return <canvas ref={place} class="stamp" width={cells.columns} height={cells.rows} aria-hidden="true" />;

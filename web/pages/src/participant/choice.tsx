@@ -9,7 +9,7 @@ const NEARBY_KM = 0.2;
 const FARTHER_KM = 1;
 const words = say.choice;
 
-interface Shown {
+interface ChoiceProps {
   readonly levels: readonly Level[];
   /** The ε of the promise that was chosen; nothing for the strongest. */
   readonly chosen: number | undefined;
@@ -18,7 +18,7 @@ interface Shown {
   readonly choose: (epsilonPerKm: number) => void;
 }
 
-export function Choice({ levels, chosen, limits, open, choose }: Shown) {
+export function Choice({ levels, chosen, limits, open, choose }: ChoiceProps) {
   if (levels.length < 2) return null;
   const current = chosen ?? levels[0]!.promise.epsilonPerKm;
   return (

@@ -10,14 +10,14 @@ const DAY_MS = 86_400_000;
 const NEARBY_KM = 0.2;
 const words = say.ledger;
 
-interface Shown {
+interface LedgerProps {
   readonly ledger: Ledger;
   readonly limits: Limits;
   readonly host: string;
   readonly erase: () => Promise<void>;
 }
 
-export function LedgerView({ ledger: { standing, history }, limits, host, erase }: Shown) {
+export function LedgerView({ ledger: { standing, history }, limits, host, erase }: LedgerProps) {
   const { reports, spent, operator, budgetLeftPerKm } = standing;
   const { guessedOf100 } = odds(spent, NEARBY_KM);
   return (
@@ -66,7 +66,7 @@ function Charges({ history }: { history: readonly Charge[] }) {
 }
 
 /** Asked twice: what it means stands between. */
-function Erase({ erase }: Pick<Shown, "erase">) {
+function Erase({ erase }: Pick<LedgerProps, "erase">) {
   const [open, setOpen] = useState<boolean>();
   const [button, title] = [useRef<HTMLButtonElement>(null), useRef<HTMLHeadingElement>(null)];
   useEffect(() => {

@@ -398,14 +398,14 @@ function Numbers({ rule }: { rule: Rule }) {
   );
 }
 
-interface LimitsOf {
+interface LimitsFormProps {
   readonly limits: Limits;
   /** Whether they can be changed now. */
   readonly open: boolean;
   readonly save: (limits: Limits) => void;
 }
 
-function LimitsForm({ limits, open, save }: LimitsOf) {
+function LimitsForm({ limits, open, save }: LimitsFormProps) {
   const [wrong, setWrong] = useState(false);
   const words = say.limits;
   const onSubmit = (event: SubmitEvent & { currentTarget: HTMLFormElement }): void => {

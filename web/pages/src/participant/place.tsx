@@ -10,7 +10,7 @@ import { placeWords, say } from "./texts.ts";
 const PATIENCE_MS = 30_000;
 const words = say.place;
 
-interface Shown {
+interface PlaceProps {
   /** The place somebody is at, or where a trip began or ended. */
   readonly which: "place" | "begin" | "end";
   readonly rule: Rule;
@@ -23,7 +23,7 @@ interface Shown {
   readonly choose: (fix: Fix | undefined) => void;
 }
 
-export function PlaceChoice({ which, rule, backdrop, fix, cloud, open, sent, choose }: Shown) {
+export function PlaceChoice({ which, rule, backdrop, fix, cloud, open, sent, choose }: PlaceProps) {
   const ground = new Ground(rule);
   const words = placeWords(rule);
   const chosen = fix && ground.placeOf(fix.lat, fix.lng);
@@ -64,11 +64,11 @@ export function PlaceChoice({ which, rule, backdrop, fix, cloud, open, sent, cho
 }
 
 /** Names of elements: the two ends of a trip must not share them. */
-function named(which: Shown["which"], name: string): string {
+function named(which: PlaceProps["which"], name: string): string {
   return which === "end" ? `end-${name}` : name;
 }
 
-function titleOf(which: Shown["which"], sent: boolean): string {
+function titleOf(which: PlaceProps["which"], sent: boolean): string {
   if (which === "place") return sent ? words.sentTitle : words.title;
   return which === "begin" ? say.trip.begin : say.trip.end;
 }
@@ -100,7 +100,7 @@ function rounded(km: number): number {
 }
 
 /** The browser's own location, and two numbers to type. */
-function Ways({ which, fix, choose }: Pick<Shown, "which" | "fix" | "choose">) {
+function Ways({ which, fix, choose }: Pick<PlaceProps, "which" | "fix" | "choose">) {
   const [measuring, setMeasuring] = useState(false);
   const [problem, setProblem] = useState("");
   const [cleared, setCleared] = useState(0);
@@ -113,7 +113,7 @@ function Ways({ which, fix, choose }: Pick<Shown, "which" | "fix" | "choose">) {
   };
   useEffect(() => forget, [fix]); // another place was chosen meanwhile, or none can be any more
   const clear = (): void => {
-    button.current?.focus(); // that of clearing goes
+    button.current?.focus(); // the button of clearing goes
     setCleared(cleared + 1); // and with it what was typed
     choose(undefined);
   };
@@ -159,7 +159,7 @@ function Ways({ which, fix, choose }: Pick<Shown, "which" | "fix" | "choose">) {
   );
 }
 
-function Typed({ which, choose }: Pick<Shown, "which" | "choose">) {
+function Typed({ which, choose }: Pick<PlaceProps, "which" | "choose">) {
   const [wrong, setWrong] = useState(false);
   const onSubmit = (event: SubmitEvent & { currentTarget: HTMLFormElement }): void => {
     event.preventDefault();

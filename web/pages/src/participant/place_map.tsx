@@ -53,7 +53,7 @@ export class Ground {
   }
 }
 
-interface Shown {
+interface PlaceMapProps {
   readonly rule: Rule;
   readonly backdrop: Backdrop | undefined;
   readonly place: Place | undefined;
@@ -63,7 +63,7 @@ interface Shown {
   readonly choose: ((place: Place) => void) | undefined;
 }
 
-export function PlaceMap({ rule, backdrop, place, cloud, sent, choose }: Shown) {
+export function PlaceMap({ rule, backdrop, place, cloud, sent, choose }: PlaceMapProps) {
   const ground = useMemo(() => new Ground(rule), [rule]);
   const outlines = useMemo(() => ground.outlines(backdrop), [ground, backdrop]);
   const shapes = useMemo(() => (rule.onGrid ? undefined : shapesAround(rule.east, rule.north, rule.cellKm)), [rule]);
@@ -149,7 +149,7 @@ function Overlay({
   sent,
   ground,
   shapes,
-}: Omit<Shown, "backdrop" | "cloud" | "choose"> & {
+}: Omit<PlaceMapProps, "backdrop" | "cloud" | "choose"> & {
   view: View;
   ground: Ground;
   shapes: readonly Shape[] | undefined;
@@ -213,7 +213,7 @@ function useDrag(
   view: View | undefined,
   setView: (view: View) => void,
   whole: View | undefined,
-  choose: Shown["choose"],
+  choose: PlaceMapProps["choose"],
 ) {
   const from = useRef<{ x: number; y: number; view: View; moved: boolean } | undefined>(undefined);
   return {

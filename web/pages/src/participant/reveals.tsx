@@ -18,7 +18,7 @@ export function apartKm(step: number): number {
   return Number((NEAREST_KM * (FARTHEST_KM / NEAREST_KM) ** (step / STEPS)).toPrecision(2));
 }
 
-/** Of a trip the promise is what it costs, that of both ends. */
+/** The promise of a trip is what both of its ends cost together. */
 export function Reveals({ promise, trips, checked }: { promise: Promised; trips: boolean; checked: boolean }) {
   const [step, setStep] = useState(FIRST);
   const apart = distance(apartKm(step));

@@ -11,7 +11,7 @@ const words = say.send;
 /** How far a report has come. */
 export type Stage = "checking" | "open" | "sending" | "made" | "stuck";
 
-interface Shown {
+interface SendingProps {
   readonly stage: Stage;
   readonly rule: Rule | undefined;
   readonly ledger: Ledger | undefined;
@@ -21,7 +21,7 @@ interface Shown {
   readonly send: () => void;
 }
 
-export function Sending({ stage, rule, ledger, limits, placed, failure, send }: Shown) {
+export function Sending({ stage, rule, ledger, limits, placed, failure, send }: SendingProps) {
   const standing = ledger?.standing;
   return (
     <section class="card stack" id="act" aria-labelledby="send">

@@ -97,11 +97,11 @@ function PublicMap() {
     );
   }
   const { flows } = map.estimate;
-  if (flows) return <ShownTrips {...map} flows={flows} />;
-  return <Shown key={map.estimate.round} {...map} backdrop={backdrop} tiles={tiles} />;
+  if (flows) return <TripMap {...map} flows={flows} />;
+  return <PeopleMap key={map.estimate.round} {...map} backdrop={backdrop} tiles={tiles} />;
 }
 
-function ShownTrips({ state, estimate, flows }: PublishedMap & { readonly flows: Flows }) {
+function TripMap({ state, estimate, flows }: PublishedMap & { readonly flows: Flows }) {
   return (
     <main class="plain stack">
       <h1>{state.name}</h1>
@@ -128,7 +128,7 @@ interface Behind {
   readonly tiles: { readonly tiles: string | null; readonly attribution: string } | undefined;
 }
 
-function Shown({ state, estimate, backdrop, tiles }: PublishedMap & Behind) {
+function PeopleMap({ state, estimate, backdrop, tiles }: PublishedMap & Behind) {
   const [showing, setShowing] = useState<Showing>("estimate");
   const all = useMemo(() => valuesOf(estimate), [estimate]);
   const times = useTimes(estimate, all, (round) => service.slots(CAMPAIGN, round));
