@@ -315,7 +315,7 @@ def test_degrees_with_minutes_are_named(tmp_path: Path, bad_rows: str) -> None:
                        "--bad-rows", bad_rows)  # fmt: skip
     assert result.exit_code == 2
     assert "minutes and seconds; write decimal degrees" in result.stderr
-    assert "48" not in result.stderr
+    assert "48°" not in result.stderr
     assert names(tmp_path) == ["checkins.csv"]
 
 

@@ -128,7 +128,7 @@ def test_few_regions_of_many_cells_are_solved_for_by_themselves(
     assert not isinstance(by_matrix, str)
     monkeypatch.setattr(dashboard, "MATRIX_LIMIT", 40)
     monkeypatch.setattr(uncertainty, "MATRIX_CELLS", 40)
-    monkeypatch.setattr(uncertainty.InformationSolver, "_drawn", None)  # nobody draws
+    monkeypatch.setattr(uncertainty.InformationSolver, "_chunks", None)  # nobody draws
     solved = dashboard.shares_of(print, evidence, members)
     assert not isinstance(solved, str)
     np.testing.assert_allclose(solved.rows, by_matrix.rows, atol=0.005)
