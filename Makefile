@@ -43,7 +43,7 @@ test: $(READY) pages browser ## run the tests, the documentation's included; not
 		echo "Spark could not be installed: its tests cannot run" >&2; fi; wait
 	OPENBLAS_NUM_THREADS=1 $(BIN)/pytest -n $(WORKERS) $(BY_FILE) -m "not slow" $(if $(CI),--color=no --quiet) $(ARGS)
 
-promises: $(READY) ## run the long ones: the campaigns behind the promises (half an hour)
+promises: $(READY) ## run the long ones: the campaigns behind the promises (three quarters of an hour on two cores)
 	OPENBLAS_NUM_THREADS=1 $(BIN)/pytest -n $(WORKERS) $(BY_FILE) -m slow $(ARGS)
 
 oldest: build/oldest/ready pages ## run the tests with the oldest packages that pyproject.toml allows
