@@ -319,7 +319,10 @@ OF_ESTIMATES = {
 
 
 def refuse_others(reader: TableReader) -> None:
-    """What ``obfuscate`` wrote says how many reports name a cell, which is not how many people are there."""
+    """Refuse a file that says what it holds, where that is not the share of each cell.
+
+    How many reports name a cell is not how many people are there, and other estimates have other rows.
+    """
     carried = reader.metadata
     if carried is not None and "estimate" not in carried:
         held = next((OF_ESTIMATES[name] for name in OF_ESTIMATES if name in carried), None)
