@@ -122,6 +122,8 @@ def test_rounds_tell_when_and_how_many(closed: InProcess) -> None:
     assert closed.service.worker.jobs.give_up(closing)
     said = ask(closed, "GET", f"{CAMPAIGN}/rounds").json()
     assert [each["given_up"] for each in said["rounds"]] == [False, True, False]
+    state = closed.service.campaigns.state("lyon")
+    assert (state["estimate"]["round"], state["given_up"]) == (1, 2)
     none = closed.get(f"{CAMPAIGN}/rounds/2/estimate")
     assert_problem(none, "no-estimate-yet")
     assert none.json()["detail"].endswith("given up after 1 attempt that failed")

@@ -509,11 +509,16 @@ def test_an_estimate_that_always_fails_is_given_up_and_the_campaign_goes_on(city
     assert tick(city.campaigns) == []
     city.wait(2)
     assert city.campaigns.mechanism("paris").number == 2
+    assert city.campaigns.state("paris")["given_up"] == 1
+    with raises_problem("no-estimate-yet", "that of round 1 was given up after 10 attempts that"):
+        city.campaigns.estimate("paris")
     city.report(150)
     assert watched.worker.submit(closed(city, 1))
     assert watched.next() == "estimate-made"
     body = city.estimated()
     assert (body["round"], body["reports"]) == (2, 351)
+    city.wait(2)
+    assert city.campaigns.state("paris")["given_up"] is None  # its reports are in this one
     assert [known["round"] for known in body["rounds"]] == [first.round, 2]
     assert watched.worker.stop(PATIENCE_S)
 

@@ -203,8 +203,9 @@ class Campaigns:
         waits = round_documents.described_preparation(
             self.store.preparation(campaign), settings, ended=record.state == "ended"
         )
+        given_up = max(self.store.given_up(campaign), default=0)
         state = conclusions.described(
-            record, settings, progress, latest, concluded, int(now), waits
+            record, settings, progress, latest, concluded, given_up, int(now), waits
         )
         with self._lock:  # what was read before a change, or before another's look, is not kept
             since, _ = self._states.get(campaign, (now, None))
@@ -237,12 +238,15 @@ class Campaigns:
         last = self.store.last_round(campaign)
         if number is not None and not 1 <= number <= (0 if last is None else last.number):
             raise Problem("unknown-round", f"campaign {campaign!r} has no round {number}")
-        sentence = f"campaign {campaign!r} has no estimate"
+        sentence, failed = f"campaign {campaign!r} has no estimate", self.store.given_up(campaign)
+        which = max(failed, default=0) if number is None else number
+        attempts = number_of(failed.get(which, 0), "attempt")
         if number is not None:
-            sentence, failed = f"{sentence} of round {number}", self.store.given_up(campaign)
-            if number in failed:
-                attempts = number_of(failed[number], "attempt")
-                sentence += f" and gets none: it was given up after {attempts} that failed"
+            sentence += f" of round {number}"
+        if which in failed and number is None:
+            sentence += f"; that of round {which} was given up after {attempts} that failed"
+        elif which in failed:
+            sentence += f" and gets none: it was given up after {attempts} that failed"
         raise Problem("no-estimate-yet", sentence)
 
     # -- changing --------------------------------------------------------------------------------

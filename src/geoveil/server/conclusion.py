@@ -374,6 +374,7 @@ def described(
     progress: Progress,
     latest: EstimateRecord | None,
     concluded: int,
+    given_up: int,
     now_s: int,
     preparation: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
@@ -384,8 +385,10 @@ def described(
 
     ``estimate`` is {"round", "reports", "made_at"} of the latest, beside its ``alarm`` and its
     ``manipulation_gain``; all null before the first. ``concluded`` is how many rounds have closed with
-    enough reports. A campaign is ``finished`` when its last round closes, though its estimate is still to
-    come, or when the document of that round expires: no report drawn from then on would enter a map.
+    enough reports, ``given_up`` the newest whose estimate was given up (0: none), null among the entries
+    where a later one has its estimate. A campaign is ``finished`` when its last round closes, though its
+    estimate is still to come, or when the document of that round expires: no report drawn from then on
+    would enter a map.
     """
     current = progress.last
     state = "preparing"
@@ -416,5 +419,6 @@ def described(
         "rounds_closed": progress.closed,
         "estimate": latest
         and {"round": latest.round, "reports": latest.reports, "made_at": latest.made_at_s},
+        "given_up": given_up if given_up > (0 if latest is None else latest.round) else None,
         **msgspec.structs.asdict(parts),
     }

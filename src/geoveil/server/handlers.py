@@ -252,7 +252,8 @@ _LOOK_S = 1.0
 _HEARTBEAT_S = 15.0
 _EVENTS = {
     "round": (
-        "round", "state", "preparation", "mechanism", "rounds_closed", "estimate", "name", "published",
+        "round", "state", "preparation", "mechanism", "rounds_closed", "estimate", "given_up",
+        "name", "published",
     ),
     "counts": ("round", "reports_counted"),
     "alarm": ("alarm", "manipulation_gain"),

@@ -176,6 +176,8 @@ class State(msgspec.Struct, frozen=True):
     reports_counted: Totals
     rounds_closed: int
     estimate: Made | None
+    given_up: int | None
+    """The newest round whose estimate was given up: every attempt failed, and no later round has one."""
     alarm: dict[str, Any] | None
     manipulation_gain: Any
     drift: Any

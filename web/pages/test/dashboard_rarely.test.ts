@@ -1,6 +1,6 @@
 /** The dashboard, the published map and the certificate of campaigns that few have, and in browsers that few use. */
 
-import type { Browser } from "playwright-core";
+import type { Browser, Page } from "playwright-core";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { launch, PHONE } from "./browser.ts";
 import { seenLarge } from "./large_map.ts";
@@ -95,12 +95,45 @@ test("a round whose estimate was given up says so", async () => {
   await page.reload();
   await page.locator(".timeline li", { hasText: "the estimate failed" }).waitFor();
   await page.getByText("No map yet.").waitFor(); // of a round to come
-  await page.route(`**/api/campaigns/${id}`, async (route) => {
-    const state = (await (await route.fetch()).json()) as object;
-    await route.fulfill({ json: { ...state, state: "ended", reports_counted: { round: 60, all: 60 } } });
-  });
+  const over = { state: "ended", given_up: 1, reports_counted: { round: 60, all: 60 } };
+  await saying(page, id, over);
   await page.reload();
   await page.getByText("every attempt at its estimate failed").waitFor();
+  await saying(page, id, { ...over, round: 2 }); // whose own estimate is still to come
+  await page.reload();
+  await page.getByText("No map yet.").waitFor();
+  await close();
+});
+
+/** Let the service say of a campaign what it says, but for some entries. */
+async function saying(page: Page, id: string, entries: object): Promise<void> {
+  await page.route(`**/api/campaigns/${id}`, async (route) => {
+    const state = (await (await route.fetch()).json()) as object;
+    await route.fulfill({ json: { ...state, ...entries } });
+  });
+}
+
+test("a published map says that a later estimate was given up, and promises none that cannot come", async () => {
+  const id = await service.campaign();
+  await service.call("PATCH", `/api/campaigns/${id}`, { published: true });
+  const { page, close } = await openTab(browser, `${service.url}/m/${id}`);
+  const says = async (entries: object, words: string): Promise<void> => {
+    await saying(page, id, entries);
+    await page.reload();
+    await page.getByText(words).waitFor({ timeout: 30_000 });
+  };
+  const over = { state: "ended", given_up: 1, reports_counted: { round: 60, all: 60 } };
+  const soFar = "The map is not there yet: every attempt at the last estimate failed.";
+  await says({ given_up: 1, round: 2 }, soFar);
+  await says(over, "There is no map: the campaign has ended, and every attempt at its estimate failed.");
+  await says({ ...over, round: 2 }, soFar); // its own estimate is still to come
+  await service.report(id, 60);
+  await service.estimate(id, 1);
+  await says({ given_up: 2, round: 3 }, "Every attempt at a later estimate failed. Its reports enter the next map.");
+  await says({ ...over, given_up: 2, round: 2 }, "this is its last map");
+  await page.getByRole("link", { name: "CSV" }).waitFor();
+  await says({}, "From 60 noisy reports,");
+  expect(await page.getByText("later estimate").count()).toBe(0);
   await close();
 });
 

@@ -16,6 +16,7 @@ import { inWords, isAway, isDenied, Theirs } from "./problem_words.tsx";
 import { wordsFor } from "../map/texts.ts";
 import {
   address,
+  failedForGood,
   hasMechanism,
   isOver,
   listen,
@@ -120,7 +121,7 @@ export function CampaignView({ id, onDenied }: { id: string; onDenied: () => voi
               )}
             </p>
           ) : shown === undefined ? (
-            <p class="card lead">{withoutMap(state, rounds)}</p>
+            <p class="card lead">{withoutMap(state)}</p>
           ) : (
             <RoundMap key={`${shown} ${redraws}`} state={state} round={shown} />
           )}
@@ -144,10 +145,9 @@ export function CampaignView({ id, onDenied }: { id: string; onDenied: () => voi
 }
 
 /** Why there is no map, and whether one comes. */
-function withoutMap(state: State, rounds: Rounds | undefined): string {
-  if (staysWithoutMap(state)) return say.noMap;
-  const failed = isOver(state) && rounds?.rounds.some((round) => round.given_up);
-  return failed ? say.mapFailed : say.noEstimate(state.settings.minimum_reports);
+function withoutMap(state: State): string {
+  if (failedForGood(state)) return say.mapFailed;
+  return staysWithoutMap(state) ? say.noMap : say.noEstimate(state.settings.minimum_reports);
 }
 
 function Head({ state, live }: { state: State; live: boolean }) {

@@ -50,6 +50,8 @@ export interface State {
   readonly reports_counted: { readonly round: number; readonly all: number };
   readonly rounds_closed: number;
   readonly estimate: { readonly round: number; readonly reports: number; readonly made_at: number } | null;
+  /** The newest round whose estimate was given up after every attempt failed; `null` where a later one has one. */
+  readonly given_up: number | null;
   readonly alarm: Alarm | null;
   readonly choices: Choices | null;
 }
@@ -66,7 +68,16 @@ export function hasMechanism({ state }: State): boolean {
 
 /** Whether a campaign has no map and gets none: it is over, and its last round has too few reports. */
 export function staysWithoutMap(state: State): boolean {
-  return isOver(state) && !state.estimate && state.reports_counted.round < state.settings.minimum_reports;
+  return !state.estimate && comesToNothing(state);
+}
+
+/** Whether every attempt at the newest estimate failed, and no round to come can make up for it. */
+export function failedForGood(state: State): boolean {
+  return state.given_up !== null && (comesToNothing(state) || (isOver(state) && state.given_up === state.round));
+}
+
+function comesToNothing(state: State): boolean {
+  return isOver(state) && state.reports_counted.round < state.settings.minimum_reports;
 }
 
 export interface RoundOf {

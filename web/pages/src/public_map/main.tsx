@@ -6,7 +6,15 @@
 import { render } from "preact";
 import { useEffect, useMemo, useState } from "preact/hooks";
 import { roundedUp } from "../../../sdk/src/words.ts";
-import { address, hasMechanism, Refusal, service, type State, staysWithoutMap } from "../dashboard/service.ts";
+import {
+  address,
+  failedForGood,
+  hasMechanism,
+  Refusal,
+  service,
+  type State,
+  staysWithoutMap,
+} from "../dashboard/service.ts";
 import type { Backdrop } from "../map/backdrop.ts";
 import { type Estimate, type Showing, valuesOf } from "../map/estimate.ts";
 import { DistrictTable, useDistricts } from "../map/districts.tsx";
@@ -35,12 +43,25 @@ async function fetchMap(): Promise<PublishedMap | string> {
   try {
     const state = await service.state(CAMPAIGN);
     if (!state.published) return say.notPublished;
-    if (!state.estimate) return staysWithoutMap(state) ? say.noMap : say.noEstimate;
+    if (!state.estimate) return withoutMap(state);
     return { state, estimate: await service.estimate(CAMPAIGN) };
   } catch (error) {
     if (!(error instanceof Refusal) || error.status === 0 || error.status >= 429) return say.unreachable;
     return say.notPublished;
   }
+}
+
+/** Why there is no map, and whether one comes. */
+function withoutMap(state: State): string {
+  if (failedForGood(state)) return say.mapFailed;
+  if (staysWithoutMap(state)) return say.noMap;
+  return state.given_up === null ? say.noEstimate : say.failedSoFar;
+}
+
+/** That the map is older than it should be: the estimate of a later round failed. */
+function Failed({ state }: { readonly state: State }) {
+  if (state.given_up === null) return null;
+  return <p class="notice notice-warm">{failedForGood(state) ? say.laterFailed : say.laterFailedSoFar}</p>;
 }
 
 /** What the service says of a region; it works out one at a time, so where it is busy it is asked again. */
@@ -105,6 +126,7 @@ function TripMap({ state, estimate, flows }: PublishedMap & { readonly flows: Fl
   return (
     <main class="plain stack">
       <h1>{state.name}</h1>
+      <Failed state={state} />
       <FlowView {...{ estimate, flows }} files={address(`api/campaigns/${encodeURIComponent(CAMPAIGN)}/flows`)} />
       <p class="small soft row">
         <CertificateLink state={state} />
@@ -151,6 +173,7 @@ function PeopleMap({ state, estimate, backdrop, tiles }: PublishedMap & Behind) 
   return (
     <main class="plain stack">
       <h1>{state.name}</h1>
+      <Failed state={state} />
       <div class="row spread">
         <div class="row switch" role="group" aria-label={say.showing}>
           {SHOWINGS.filter((option) => option !== "districts" || districts.features.length).map((option) => (
