@@ -1,6 +1,6 @@
 /** Where the reports of a document lie: a grid, the cells of one that a mask leaves, or any list of places. */
 
-import { isObject, isWhole, type Json, type JsonObject } from "./canonical.ts";
+import { isNumber, isObject, isWhole, type Json, type JsonObject } from "./canonical.ts";
 import { type Pair, TangentPlane, wrapped } from "./plane.ts";
 
 const MOST_CELLS = 1 << 16;
@@ -153,10 +153,6 @@ export class Area {
     const clamped = (at: number, cells: number): number => Math.min(Math.max(Math.floor(at), 0), cells - 1);
     return grid.mask?.[clamped(row, grid.rows) * grid.columns + clamped(column, grid.columns)] ?? true;
   }
-}
-
-function isNumber(value: unknown): value is number {
-  return typeof value === "number" && Number.isFinite(value);
 }
 
 // --- Boxes: all places between two parallels and two meridians; west > east crosses ±180°

@@ -7,6 +7,7 @@ export interface JsonObject {
 
 const LARGEST = 2 ** 53;
 const DEEPEST = 64; // no document or answer is nested so deeply
+const TOKENS = /"[^"\\]*(?:\\.[^"\\]*)*"|[[\]{}:]/g; // a text with its escapes, or what opens, ends and names
 
 export function isObject(value: unknown): value is JsonObject {
   return typeof value === "object" && value !== null && !Array.isArray(value);
@@ -40,8 +41,12 @@ export function unhex(text: string): Uint8Array<ArrayBuffer> | undefined {
   return Uint8Array.from({ length: text.length / 2 }, (_, at) => Number.parseInt(text.slice(2 * at, 2 * at + 2), 16));
 }
 
+export function isNumber(value: unknown): value is number {
+  return Number.isFinite(value);
+}
+
 export function isWhole(value: unknown, least: number, most = LARGEST): value is number {
-  return typeof value === "number" && Number.isInteger(value) && least <= value && value <= Math.min(most, LARGEST);
+  return isNumber(value) && value % 1 === 0 && least <= value && value <= most;
 }
 
 /** The value of a JSON text in UTF-8 that names no entry twice; a `SyntaxError` for any other text. */
@@ -66,36 +71,16 @@ export function strictJson(bytes: Uint8Array): Json {
 function refuseTwice(text: string): void {
   const open: (Set<string> | null)[] = []; // the names of each object that is open; null for a list
   let named = "";
-  for (let at = 0; at < text.length; at++) {
-    const sign = text[at];
+  for (const [token] of text.matchAll(TOKENS)) {
     if (open.length > DEEPEST) throw new SyntaxError();
-    if (sign === '"') {
-      const end = endOfText(text, at);
-      named = text.slice(at, end + 1);
-      at = end;
-    } else if (sign === "{") open.push(new Set());
-    else if (sign === "[") open.push(null);
-    else if (sign === "}" || sign === "]") open.pop();
-    else if (sign === ":") {
+    if (token === "{") open.push(new Set());
+    else if (token === "[") open.push(null);
+    else if (token === "}" || token === "]") open.pop();
+    else if (token === ":") {
       const names = open.at(-1);
       const name = JSON.parse(named) as string;
       if (names?.has(name)) throw new SyntaxError();
       names?.add(name);
-    }
+    } else named = token;
   }
-}
-
-/** Where the text that begins with the quotation mark at `start` ends. */
-function endOfText(text: string, start: number): number {
-  let end = start;
-  do {
-    end = text.indexOf('"', end + 1);
-  } while (isEscaped(text, end));
-  return end;
-}
-
-function isEscaped(text: string, at: number): boolean {
-  let before = at - 1;
-  while (text[before] === "\\") before--;
-  return (at - before) % 2 === 0;
 }

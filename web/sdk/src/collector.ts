@@ -104,7 +104,7 @@ async function exchange(url: string, request: RequestInit, limit: number): Promi
 }
 
 async function readUpTo(response: Response, limit: number): Promise<Uint8Array> {
-  const pieces: Uint8Array[] = [];
+  const pieces: Uint8Array<ArrayBuffer>[] = [];
   let size = 0;
   const reader = response.body?.getReader();
   for (;;) {
@@ -117,9 +117,7 @@ async function readUpTo(response: Response, limit: number): Promise<Uint8Array> 
       throw new Refused("answer", "size");
     }
   }
-  const body = new Uint8Array(size);
-  pieces.reduce((at, piece) => (body.set(piece, at), at + piece.length), 0);
-  return body;
+  return new Uint8Array(await new Blob(pieces).arrayBuffer());
 }
 
 function waitOf(header: string): number {

@@ -1,6 +1,6 @@
 /** A person's end of a campaign: one report, and everything is checked before a location is read. */
 
-import { canonicalText, sha256 } from "./canonical.ts";
+import { canonicalText, isNumber, sha256 } from "./canonical.ts";
 import {
   Address,
   Collector,
@@ -370,8 +370,7 @@ function summed(epsilon: Exact, slack: Exact): Promised {
 }
 
 function positive(name: string, value: unknown): number {
-  if (typeof value !== "number" || !(value > 0 && value < Infinity))
-    throw new InvalidInput(`${name} (${String(value)}) must be a number above 0`);
+  if (!isNumber(value) || value <= 0) throw new InvalidInput(`${name} (${String(value)}) must be a number above 0`);
   return value;
 }
 

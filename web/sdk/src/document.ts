@@ -1,7 +1,16 @@
 /** The mechanism document: what a collector publishes, and what a device checks before it trusts it. */
 
 import { Area, unpackedIntegers } from "./area.ts";
-import { canonicalText, isObject, isWhole, type Json, type JsonObject, sha256, strictJson } from "./canonical.ts";
+import {
+  canonicalText,
+  isNumber,
+  isObject,
+  isWhole,
+  type Json,
+  type JsonObject,
+  sha256,
+  strictJson,
+} from "./canonical.ts";
 import { ROUNDING_CELLS, RoundedCone } from "./cone.ts";
 import { WholeLaw } from "./law.ts";
 import { RefusedDocument, require } from "./refusal.ts";
@@ -21,23 +30,9 @@ const LATEST_S = 2 ** 40;
 const MOST_SLACK = 0.02;
 const STEEPEST_CELL = 8;
 const FINEST = 1 << 16;
-const FIELDS = [
-  "geoveil",
-  "kind",
-  "campaign",
-  "round",
-  "level",
-  "space",
-  "step",
-  "rim",
-  "epsilon_per_km",
-  "slack_nats",
-  "beta_per_km",
-  "weights",
-  "kernel",
-  "not_before",
-  "expires",
-];
+const FIELDS =
+  "beta_per_km,campaign,epsilon_per_km,expires,geoveil," +
+  "kernel,kind,level,not_before,rim,round,slack_nats,space,step,weights";
 const OPTIONAL = ["slots", "trips"];
 
 /** Documents whose certificate was computed by this program, by `timeless`, and whether they keep their promise. */
@@ -175,9 +170,8 @@ function sound<Value>(reason: string, make: () => Value): Value {
 function checked(values: JsonObject): { area: Area; law: WholeLaw; slots: Slots | undefined } {
   const stated = values["geoveil"] === VERSION && values["kind"] === KIND;
   require(stated, "version");
-  const complete = FIELDS.every((field) => Object.hasOwn(values, field));
-  const noOther = Object.keys(values).every((field) => FIELDS.includes(field) || OPTIONAL.includes(field));
-  require(complete && noOther, "fields");
+  const needed = Object.keys(values).filter((field) => !OPTIONAL.includes(field));
+  require(needed.sort().join() === FIELDS, "fields");
   const begins = whole(values, "not_before", 0, LATEST_S);
   require(begins < whole(values, "expires", 0, LATEST_S), "times");
   require(!Object.hasOwn(values, "trips") || values["trips"] === true, "trips");
@@ -221,7 +215,7 @@ function whole(values: JsonObject, name: string, least: number, most: number): n
 
 function aboveZero(values: JsonObject, name: string): number {
   const value = values[name];
-  require(typeof value === "number" && value > 0 && value < 1e9, name);
+  require(isNumber(value) && value > 0 && value < 1e9, name);
   return value;
 }
 

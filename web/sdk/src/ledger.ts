@@ -5,7 +5,7 @@
  * number of tabs and workers may share one.
  */
 
-import { hex, isObject, isWhole, unhex } from "./canonical.ts";
+import { hex, isNumber, isObject, isWhole, unhex } from "./canonical.ts";
 import type { Promised } from "./document.ts";
 import { Exact, leftOf } from "./exact.ts";
 import { type Again, type Bits, bitsOf, movedOn, newKey, type Period } from "./keys.ts";
@@ -374,9 +374,7 @@ function isCharge(charge: unknown): boolean {
   if (!isObject(charge)) return false;
   const texts = ["campaign", "mechanism", "report", "problem"].every((name) => typeof charge[name] === "string");
   const { state, epsilonPerKm, slackNats, to } = charge;
-  const costs = [epsilonPerKm, slackNats].every(
-    (cost) => typeof cost === "number" && Number.isFinite(cost) && cost >= 0,
-  );
+  const costs = [epsilonPerKm, slackNats].every((cost) => isNumber(cost) && cost >= 0);
   const places = isDrawn(charge) && (to === undefined || (isObject(to) && isDrawn(to)));
   const wholes = isWhole(charge["round"], 1) && isWhole(charge["day"], 0);
   const slotted = charge["slot"] === undefined || isWhole(charge["slot"], 0);
@@ -385,6 +383,5 @@ function isCharge(charge: unknown): boolean {
 }
 
 function isDrawn({ cell, lat, lng }: Record<string, unknown>): boolean {
-  const degrees = [lat, lng].every((value) => typeof value === "number" && Number.isFinite(value));
-  return degrees && isWhole(cell, 0);
+  return isNumber(lat) && isNumber(lng) && isWhole(cell, 0);
 }

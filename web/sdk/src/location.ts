@@ -1,5 +1,6 @@
 /** A location on its way to a drawn cell: read once, drawn from, and forgotten. */
 
+import { isNumber } from "./canonical.ts";
 import type { MechanismDocument } from "./document.ts";
 import type { Drawn } from "./ledger.ts";
 import { InvalidInput, Refused } from "./refusal.ts";
@@ -59,8 +60,7 @@ export async function drawFrom(
 ): Promise<Drawn> {
   const { area, law } = document;
   const { lat, lng, accuracyKm } = { ...(typeof where === "function" ? await where() : where) } as Partial<Fix>;
-  const numbers = typeof lat === "number" && typeof lng === "number" && Number.isFinite(lng);
-  if (!numbers || !(Math.abs(lat) <= 90)) throw new Refused("location");
+  if (!isNumber(lat) || !isNumber(lng) || Math.abs(lat) > 90) throw new Refused("location");
   if (accuracyKm !== undefined) checkAccuracy(lat, lng, accuracyKm, area.cellKm);
   if (outside === "refuse" && !area.inside(lat, lng)) throw new Refused("outside");
   const cell = law.draw(law.stepsOf(area.placeKm(lat, lng)), bits);

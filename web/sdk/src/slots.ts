@@ -44,7 +44,7 @@ export function readSlots(values: Json | undefined): Slots {
 /** The number of the slot at a time in seconds since 1970; null outside all periods. */
 export function slotAt(slots: Slots, timeS: number): number | null {
   const { starts, every } = slots;
-  if (every === "once" && !(timeS >= (starts[0] ?? 0) && timeS < (starts.at(-1) ?? 0))) return null;
+  if (every === "once" && !(timeS >= starts[0]! && timeS < starts.at(-1)!)) return null;
   const now = every === "once" ? timeS : localMinute(slots.zone, every, timeS);
   return starts.filter((start) => start <= now).length - 1;
 }
@@ -65,7 +65,7 @@ function localMinute(zone: string, every: Every, timeS: number): number {
   });
   const parts = Object.fromEntries(format.formatToParts(new Date(timeS * 1000)).map((part) => [part.type, part.value]));
   const minute = 60 * Number(parts["hour"]) + Number(parts["minute"]);
-  return every === "week" ? minute + 1440 * WEEKDAYS.indexOf(parts["weekday"] ?? "") : minute;
+  return every === "week" ? minute + 1440 * WEEKDAYS.indexOf(parts["weekday"]!) : minute;
 }
 
 /** What Unicode has assigned since this browser was made is as good as any: older and newer ones read the same. */
@@ -74,14 +74,13 @@ function isName(name: Json): name is string {
 }
 
 function checkedStarts(starts: Json, every: Every, slots: number): number[] {
-  if (!Array.isArray(starts) || !starts.every((start) => isWhole(start, -LATEST_S, LATEST_S))) {
+  if (!Array.isArray(starts) || !starts.every((start) => isWhole(start, 0, LATEST_S))) {
     throw new RangeError();
   }
   const minutes = starts as number[];
-  const rise = minutes.every((start, at) => at === 0 || start > (minutes[at - 1] as number));
+  const rise = minutes.every((start, at) => !(start <= minutes[at - 1]!));
   const count = slots + (every === "once" ? 1 : 0);
-  const [first, last] = [minutes[0] ?? -1, minutes.at(-1) ?? -1];
-  const inside = every === "once" ? first >= 0 : first === 0 && last < MINUTES[every];
+  const inside = (every === "once" || minutes[0] === 0) && minutes.at(-1)! < MINUTES[every];
   if (!rise || minutes.length !== count || !inside) {
     throw new RangeError();
   }

@@ -60,7 +60,7 @@ export class IndexedDbStorage implements LedgerStorage {
     const store = transaction.objectStore(STORE);
     const completion = new Promise<void>((resolve, reject) => {
       transaction.oncomplete = () => resolve();
-      transaction.onabort = transaction.onerror = () => reject(transaction.error ?? new Error("aborted"));
+      transaction.onabort = () => reject(transaction.error); // which every error ends in
     });
     completion.catch(() => undefined); // whoever awaits it is told
     const entry = await answer<Kept | undefined>(store.get(ENTRY));
@@ -73,36 +73,31 @@ export class IndexedDbStorage implements LedgerStorage {
   /** Forget everything: what was reported, charged and promised. Other tabs begin anew too. */
   erase(): Promise<void> {
     this.opened = undefined;
-    return new Promise((resolve, reject) => {
-      const request = indexedDB.deleteDatabase(this.name); // open connections close when they are told
-      request.onsuccess = () => resolve();
-      request.onerror = () => reject(request.error ?? new Error("not erased"));
-    });
+    return answer(indexedDB.deleteDatabase(this.name)); // open connections close when they are told
   }
 
   private database(): Promise<IDBDatabase> {
-    this.opened ??= new Promise<IDBDatabase>((resolve, reject) => {
-      const request = indexedDB.open(this.name, 1);
-      request.onupgradeneeded = () => request.result.createObjectStore(STORE);
-      request.onerror = () => reject(request.error ?? new Error("not opened"));
-      request.onblocked = () => reject(new Error("blocked"));
-      request.onsuccess = () => {
-        const database = request.result;
-        database.onversionchange = database.onclose = () => {
-          this.opened = undefined; // opened anew at the next step
-          database.close();
-        };
-        resolve(database);
-      };
-    });
-    this.opened.catch(() => (this.opened = undefined));
-    return this.opened;
+    return (this.opened ??= this.open().catch((problem: unknown) => {
+      this.opened = undefined;
+      throw problem;
+    }));
+  }
+
+  private async open(): Promise<IDBDatabase> {
+    const request = indexedDB.open(this.name, 1);
+    request.onupgradeneeded = () => request.result.createObjectStore(STORE);
+    const database = await answer<IDBDatabase>(request);
+    database.onversionchange = database.onclose = () => {
+      this.opened = undefined; // opened anew at the next step
+      database.close();
+    };
+    return database;
   }
 }
 
 function answer<Value>(request: IDBRequest): Promise<Value> {
   return new Promise((resolve, reject) => {
     request.onsuccess = () => resolve(request.result as Value);
-    request.onerror = () => reject(request.error ?? new Error("no answer"));
+    request.onerror = () => reject(request.error);
   });
 }
