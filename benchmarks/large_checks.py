@@ -22,7 +22,7 @@ from benchmarks.large_rounds import EPSILON_PER_KM, country, crowd, first_docume
 from geoveil.arrays import FloatArray, uniform
 from geoveil.campaign.elastic_design import elastic
 from geoveil.channel.channel import Channel, Tally
-from geoveil.document.wire import read_kept
+from geoveil.document.wire import unpack_levels
 from geoveil.estimate import CrossValidated, Estimate, IterativeBayesianUpdate
 from geoveil.estimate.fitted import Observations
 from geoveil.estimate.objective import Objective, em_path, pooled, shared_path
@@ -54,7 +54,7 @@ def said(channel: Channel, people: FloatArray, reports: int, seed: int) -> Tally
 def rounds_of(cells: int, number: int) -> list[Tally]:
     """Rounds whose mechanisms differ as those of a campaign that has settled."""
     work = work_of(first_document(cells, None), number, PER_CELL * cells)
-    kept = ((each, read_kept(work.documents[each])) for each in work.documents)
+    kept = ((each, unpack_levels(work.documents[each])) for each in work.documents)
     return [round_of(each, levels, work.counts[each]).tally for each, levels in kept]
 
 

@@ -144,13 +144,13 @@ def test_documents_are_read_again_while_others_are_answered(
     closed: InProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     threads: list[str] = []
-    read = dashboard.read_kept
+    read = dashboard.unpack_levels
 
     def noted(*given: Any, **named: Any) -> Any:
         threads.append(threading.current_thread().name)
         return read(*given, **named)
 
-    monkeypatch.setattr(dashboard, "read_kept", noted)
+    monkeypatch.setattr(dashboard, "unpack_levels", noted)
     assert ask(closed, "GET", f"{CAMPAIGN}/counts").status_code == 200
     assert threads
     assert all(name.startswith("geoveil-store") for name in threads), threads

@@ -10,7 +10,7 @@ import pytest
 
 import geoveil as gv
 from geoveil.arrays import FloatArray
-from geoveil.document.wire import MechanismDocument, read_kept
+from geoveil.document.wire import MechanismDocument, unpack_levels
 from geoveil.errors import InvalidInput
 from geoveil.server.conclusion import conclude
 from geoveil.server.dashboard import evidence_of, recalled, shares_of
@@ -31,7 +31,7 @@ def report(city: City, numbers: dict[float, int], people: FloatArray | None = No
     record = city.campaigns.mechanism(city.campaign)
     theta = city.truth if people is None else people
     uploads = []
-    for document in read_kept(record.document):
+    for document in unpack_levels(record.document):
         law = document.mechanism.push(theta)
         number = numbers.get(document.epsilon_per_km, 0)
         counts = city.people.multinomial(number, law / law.sum())
@@ -79,7 +79,7 @@ def test_the_estimate_pools_the_promises_and_says_what_each_gave() -> None:
     assert levels[0]["bits_per_report"] < levels[1]["bits_per_report"]
     assert body["choices"]["dependent"] is False
     assert body["drift"]["agreeing"] == [1]
-    following = read_kept(city.campaigns.mechanism("paris").document)
+    following = unpack_levels(city.campaigns.mechanism("paris").document)
     assert [(each.round, each.epsilon_per_km) for each in following] == [(2, 1.0), (2, 2.0)]
     assert city.campaigns.state("paris")["choices"] == body["choices"]
 
@@ -128,7 +128,7 @@ def test_late_reports_and_renewed_rounds_keep_their_level() -> None:
     city = offering()
     report(city, {1.0: 60, 2.0: 50})
     assert city.campaigns.next_round("paris") == 2
-    renewed = read_kept(city.campaigns.mechanism("paris").document)
+    renewed = unpack_levels(city.campaigns.mechanism("paris").document)
     assert [each.round for each in renewed] == [2, 2]
     report(city, {1.0: 100, 2.0: 10})
     body = closed(city)

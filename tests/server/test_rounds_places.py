@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import geoveil as gv
-from geoveil.document.wire import MechanismDocument, read_kept
+from geoveil.document.wire import MechanismDocument, unpack_levels
 from geoveil.errors import InvalidInput
 from geoveil.estimate.regions import members_of
 from geoveil.server import conclusion, round_documents
@@ -55,7 +55,7 @@ def people_at(city: City, space: Points, number: int, seed: int) -> np.ndarray:
     cells = source.choice(space.size, size=number, p=truth)
     away = space.somewhere_km(cells, source.random((number, 2)))
     lat, lng = space.plane.to_latlng(space.centres[cells] + away)
-    mechanism = read_kept(record.document)[0].mechanism
+    mechanism = unpack_levels(record.document)[0].mechanism
     city.count(mechanism.sample_at(lat=lat, lng=lng, randomness=gv.seeded(seed)).tolist(), record)
     return truth
 
@@ -70,7 +70,7 @@ def test_two_rounds_over_places(make: Callable[[], Points], tmp_path: Path) -> N
     for number in (2, 3):
         truth = people_at(city, space, 3000, number)
         record = city.campaigns.mechanism("paris")
-        areas.append(read_kept(record.document)[0].area.to_dict())
+        areas.append(unpack_levels(record.document)[0].area.to_dict())
         assert (record.number, record.around) == (number, int(space.around))
         city.campaigns.close("paris")
         (work,) = city.due()
@@ -79,9 +79,9 @@ def test_two_rounds_over_places(make: Callable[[], Points], tmp_path: Path) -> N
         store.close()  # as after a kill: nothing is known but what the store has
         store = city.store = open_store(address)
         city.campaigns = Campaigns(store, clock=city.clock)
-    following = read_kept(city.campaigns.mechanism("paris").document)[0]
+    following = unpack_levels(city.campaigns.mechanism("paris").document)[0]
     assert following.area.to_dict() == areas[0] == areas[1]
-    assert following.step == read_kept(store.rounds("paris")[1].document)[0].step
+    assert following.step == unpack_levels(store.rounds("paris")[1].document)[0].step
     body = city.estimated()
     assert (body["reports"], [each["round"] for each in body["rounds"]]) == (6000, [2, 3])
     assert body["blocks"] == []
@@ -142,7 +142,7 @@ def test_several_promises_and_slots_share_one_lattice() -> None:
     city.work()
     body = city.estimated()
     assert body["slots"]["reports"][8] == 400
-    assert len(read_kept(city.campaigns.mechanism("paris").document)) == 2
+    assert len(unpack_levels(city.campaigns.mechanism("paris").document)) == 2
 
 
 def test_a_map_of_places_is_remembered_with_its_evidence() -> None:
@@ -176,7 +176,7 @@ def test_many_places_are_prepared(monkeypatch: pytest.MonkeyPatch) -> None:
     assert Jobs(city.campaigns).publish(work, prepare(work))
     record = city.campaigns.mechanism("paris")
     assert (record.number, record.around) == (2, 1)
-    assert read_kept(record.document)[0].area.size == space.size
+    assert unpack_levels(record.document)[0].area.size == space.size
     people_at(city, space, 200, 2)
     city.campaigns.close("paris")
     (closing,) = city.due()

@@ -21,7 +21,7 @@ import numpy as np
 import pytest
 
 from geoveil.campaign import Campaign
-from geoveil.document.wire import MechanismDocument, read_kept
+from geoveil.document.wire import MechanismDocument, unpack_levels
 from geoveil.errors import InvalidInput
 from geoveil.server import round_documents
 from geoveil.server.apart import CalculationFailed
@@ -147,7 +147,7 @@ def test_a_campaign_made_anew_never_gets_the_mechanism_of_the_deleted_one(
         if campaigns.store.rounds("paris"):
             break
     (opened,) = campaigns.store.rounds("paris")
-    assert read_kept(opened.document)[0].epsilon_per_km == 1.0
+    assert unpack_levels(opened.document)[0].epsilon_per_km == 1.0
     assert watched.worker.stop(PATIENCE_S)
 
 
@@ -159,7 +159,7 @@ def test_it_opens_with_the_mechanism_that_a_small_one_would_have_at_once(
     assert watched.next() == "campaign-prepared"
     assert Jobs(campaigns).preparations() == []
     (record,) = campaigns.store.rounds("paris")
-    (document,) = read_kept(record.document)
+    (document,) = unpack_levels(record.document)
     (at_once,) = first_documents(campaign_settings(), "paris", int(campaigns.clock()))
     assert record.mechanism == document.id == at_once.id
     assert record.opened_at_s == int(campaigns.clock())
@@ -312,7 +312,7 @@ def test_limits_drawn_meanwhile_are_what_is_prepared(campaigns: Campaigns) -> No
     assert city.round == 1
     assert MaskedGrid.from_dict(json.loads(city.space)).size < campaign_settings().grid.size
     prepared(campaigns)
-    (document,) = read_kept(campaigns.mechanism("paris").document)
+    (document,) = unpack_levels(campaigns.mechanism("paris").document)
     assert 20 < document.area.size < campaign_settings().grid.size
     assert document.round == 1
 
@@ -334,7 +334,7 @@ def test_limits_of_some_hundred_cells_keep_no_operator_waiting(
         prepared(campaigns)
     record = campaigns.mechanism("paris")
     assert record.number == 2
-    documents = read_kept(record.document)
+    documents = unpack_levels(record.document)
     assert len(documents) == len(promises)
     assert documents[0].area.size == 30
 
@@ -342,7 +342,7 @@ def test_limits_of_some_hundred_cells_keep_no_operator_waiting(
 def test_limits_of_few_cells_open_at_once(campaigns: Campaigns) -> None:
     corner = np.array([(2.28, 48.82), (2.31, 48.82), (2.31, 48.85), (2.28, 48.85), (2.28, 48.82)])
     campaigns.draw("paris", [Outline("corner", ((corner,),))])
-    (document,) = read_kept(campaigns.mechanism("paris").document)
+    (document,) = unpack_levels(campaigns.mechanism("paris").document)
     assert document.area.size <= 20
     assert Jobs(campaigns).preparations() == []
 
@@ -367,7 +367,7 @@ def test_limits_of_an_open_box_are_prepared_and_no_report_under_the_box_enters_t
     now = city.campaigns.mechanism("paris")
     assert (now.number, now.opened_at_s) == (2, int(city.clock()) - 2)
     assert [each.closed_at_s is None for each in city.store.rounds("paris")] == [False, True]
-    (document,) = read_kept(now.document)
+    (document,) = unpack_levels(now.document)
     city.truth = np.full(document.area.size, 1 / document.area.size)
     city.report(150)
     city.campaigns.close("paris")
@@ -425,7 +425,7 @@ def test_a_backup_put_back_prepares_above_all_that_may_have_opened_since(
     prepared(campaigns)
     number = campaigns.mechanism("paris").number
     assert number == 1 + 10 * 100
-    (document,) = read_kept(campaigns.mechanism("paris").document)
+    (document,) = unpack_levels(campaigns.mechanism("paris").document)
     assert document.round == number
     for each in (store, again):
         each.close()
@@ -486,7 +486,7 @@ def test_a_box_of_too_many_cells_waits_for_city_limits(
         campaigns.clock.now += 2  # type: ignore[attr-defined]
         assert campaigns.state("paris")["preparation"]["needs_area"] is False
         prepared(campaigns)
-    (document,) = read_kept(campaigns.mechanism("paris").document)
+    (document,) = unpack_levels(campaigns.mechanism("paris").document)
     assert 20 < document.area.size <= 30
     campaigns.clock.now += 2  # type: ignore[attr-defined]
     assert campaigns.state("paris")["state"] == "open"

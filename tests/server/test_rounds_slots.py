@@ -12,7 +12,7 @@ import pytest
 
 import geoveil as gv
 from geoveil.arrays import FloatArray
-from geoveil.document.wire import read_kept
+from geoveil.document.wire import unpack_levels
 from geoveil.errors import InvalidInput
 from geoveil.server.conclusion import conclude, read_body
 from geoveil.server.map_files import rendered
@@ -35,7 +35,7 @@ def slotted(**changed: Any) -> City:
 def report(city: City, people: Mapping[int, tuple[int, FloatArray]], level: int = 0) -> None:
     """So many people of such a city report in each slot, under one of the promises."""
     record = city.campaigns.mechanism(city.campaign)
-    document = read_kept(record.document)[level]
+    document = unpack_levels(record.document)[level]
     uploads = []
     for slot, (number, theta) in people.items():
         law = document.mechanism.push(theta)
@@ -126,7 +126,7 @@ def test_levels_and_slots_together_and_a_level_with_three_people() -> None:
     assert [each["reports"] for each in body["choices"]["levels"]] == [None, 700]
     record = city.campaigns.mechanism("paris")
     assert (record.slots, record.cells) == (3, 6 * record.cells_each)
-    assert all(each.slots == city.settings.time_slots for each in read_kept(record.document))
+    assert all(each.slots == city.settings.time_slots for each in unpack_levels(record.document))
 
 
 def test_where_the_choice_depends_on_the_place_every_slot_is_an_average_of_promises() -> None:

@@ -11,7 +11,7 @@ import pytest
 
 import geoveil as gv
 from flow_files import read_flows
-from geoveil.document.wire import MechanismDocument, read_kept
+from geoveil.document.wire import MechanismDocument, unpack_levels
 from geoveil.errors import InvalidInput
 from geoveil.server import trip_conclusion
 from geoveil.server.conclusion import Conclusion, NothingToRelease
@@ -47,7 +47,7 @@ def travelling(**changed: Any) -> City:
 def report(city: City, number: int) -> None:
     """Two of three people go from one cell to another, the others stay where they are."""
     record = city.campaigns.mechanism(city.campaign)
-    (document,) = read_kept(record.document)
+    (document,) = unpack_levels(record.document)
     here, there = ENDS[city.settings.grid.size]
     begun = np.full(number, here)
     ended = np.where(np.arange(number) % 3 == 0, here, there)
@@ -84,7 +84,7 @@ def test_the_document_asks_for_trips_and_pairs_are_counted() -> None:
 
 def test_flows_come_back_with_intervals_and_the_mechanism_stays() -> None:
     city = travelling(cell_km=1.0)
-    law = read_kept(city.campaigns.mechanism("paris").document)[0].law
+    law = unpack_levels(city.campaigns.mechanism("paris").document)[0].law
     report(city, 600)
     body = closed(city)
     assert body["reports"] == 600
@@ -102,7 +102,7 @@ def test_flows_come_back_with_intervals_and_the_mechanism_stays() -> None:
     assert table.share[begun, ended] > 5 * table.share[ended, begun]
     assert flows["stay_interval"][0] <= flows["stay_interval"][1]
     assert sum(body["distribution"]) == pytest.approx(1.0)
-    following = read_kept(city.campaigns.mechanism("paris").document)[0]
+    following = unpack_levels(city.campaigns.mechanism("paris").document)[0]
     assert (following.round, following.trips) == (2, True)
     assert following.law.weights.tolist() == law.weights.tolist()
 

@@ -274,8 +274,8 @@ def test_what_a_collector_keeps_is_read_again(number: int) -> None:
         replace(one, level=n, promise=BetweenPositions(2.0 + n / 1000, one.promise.slack))
         for n in range(number)
     ]
-    kept = wire.kept_levels(documents)
-    assert [each.id for each in wire.read_kept(kept)] == [each.id for each in documents]
+    kept = wire.pack_levels(documents)
+    assert [each.id for each in wire.unpack_levels(kept)] == [each.id for each in documents]
     assert (b'"id"' in kept) == (number > 1)
 
 

@@ -223,7 +223,7 @@ class Choices:
     """It is found to where the p of the comparison is below this."""
 
     @property
-    def told(self) -> tuple[Level, ...]:
+    def released(self) -> tuple[Level, ...]:
         """The levels with the minimum of reports."""
         return tuple(level for level in self.levels if level.bits_per_report is not None)
 
@@ -232,9 +232,9 @@ class Choices:
         amounts = "; ".join(
             f"ε = {level.promise_per_km:g} per km: {number_of(level.reports, 'report')}, "
             f"{level.bits_per_report:.2g} bits each"
-            for level in self.told
+            for level in self.released
         )
-        small = len(self.levels) - len(self.told)
+        small = len(self.levels) - len(self.released)
         note = f"{small} of the promises had fewer than {number_of(self.minimum_reports, 'report')}"
         counted = "; ".join(part for part in (amounts, note if small else "") if part)
         return f"{counted}. {self._verdict()}"

@@ -52,7 +52,7 @@ class FoundFakes(NamedTuple):
     """Which promise the fakes chose, by its place among those of the campaign."""
 
 
-def found_fakes(values: Iterable[int]) -> FoundFakes:
+def read_fakes(values: Iterable[int]) -> FoundFakes:
     """Four or five whole numbers as they are kept, or a ``ValueError``."""
     number, report, least, most, *level = (int(value) for value in values)
     if len(level) > 1:
@@ -151,7 +151,7 @@ class Round:
         believed = values["distribution"]
         if believed is not None:
             believed = as_saved("distribution", believed, size)
-        fakes = tuple(found_fakes(numbers) for numbers in values.get("fakes", ()))
+        fakes = tuple(read_fakes(numbers) for numbers in values.get("fakes", ()))
         standing = Standing.from_dict(values["standing"]) if "standing" in values else NO_ROUNDS
         dependent = values.get("dependent", False) is True
         seed = values.get("seed") or [()] * len(tallies)

@@ -210,13 +210,13 @@ class MechanismDocument:
         return levels
 
 
-def kept_levels(documents: Sequence[MechanismDocument]) -> bytes:
+def pack_levels(documents: Sequence[MechanismDocument]) -> bytes:
     """The documents of a round as a collector keeps them: its only level without id, or all in one body."""
     return documents[0].to_bytes() if len(documents) == 1 else served_levels(documents)
 
 
-def read_kept(content: bytes, *, around: bool = False) -> tuple[MechanismDocument, ...]:
-    """The documents that :func:`kept_levels` wrote; they were certified then.
+def unpack_levels(content: bytes, *, around: bool = False) -> tuple[MechanismDocument, ...]:
+    """The documents that :func:`pack_levels` wrote; they were certified then.
 
     ``around`` says that people stand around the places of a list, which no document does.
     """

@@ -32,20 +32,20 @@ class Turn:
 
 
 @dataclass
-class Met(part_reports.Summand):
+class RoundCrowd(part_reports.Summand):
     """Where those who report are, and how often each report came under each mechanism."""
 
     cells: IntArray
     reports: list[IntArray]
 
-    def add(self, other: Met) -> None:
+    def add(self, other: RoundCrowd) -> None:
         super().add(other)
         self.cells = self.cells + other.cells
         self.reports = [mine + more for mine, more in zip(self.reports, other.reports, strict=True)]
 
 
-class RoundWork(part_reports.BatchWork[Met]):
-    """Lets those people of a part report whose turn it is; without mechanisms all are only met."""
+class RoundWork(part_reports.BatchWork[RoundCrowd]):
+    """Lets those people of a part report whose turn it is; without mechanisms all are only counted."""
 
     def __init__(
         self,
@@ -63,14 +63,16 @@ class RoundWork(part_reports.BatchWork[Met]):
         space = canonical_bytes(self._space.to_dict())
         return _round_work, (space, self._rule, self._habits, self._turn, mechanisms)
 
-    def nothing(self) -> Met:
+    def nothing(self) -> RoundCrowd:
         reports = [np.zeros(law.report_count, dtype=np.int64) for law in self._mechanisms]
-        return Met(OutsideCount(self._rule), np.zeros(self._space.size, dtype=np.int64), reports)
+        return RoundCrowd(
+            OutsideCount(self._rule), np.zeros(self._space.size, dtype=np.int64), reports
+        )
 
     def locate(self, batch: Locations, outside: OutsideCount) -> tuple[IntArray, BoolArray]:
         return outside.locate(self._space, batch.lat, batch.lng)
 
-    def take(self, batch: Locations, total: Met) -> None:
+    def take(self, batch: Locations, total: RoundCrowd) -> None:
         """Draw and count the reports of a batch, and count where those who reported are."""
         cells, reporting = self.locate(batch, total.outside)
         if self._turn is not None:
@@ -139,7 +141,7 @@ class FileCrowd:
             ]
             yield tallies, total.cells
 
-    def _pass(self, work: RoundWork) -> Met:
+    def _pass(self, work: RoundWork) -> RoundCrowd:
         return part_reports.summed(
             self.engine, work, self.source, self.reading, advance=self.advance
         )

@@ -100,11 +100,11 @@ class Sent:
         self._document = canonical_bytes(mechanism_to_dict(mechanism))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _arrived, (self._document,)
+        return _mechanism_of, (self._document,)
 
 
 @lru_cache(maxsize=8)
-def _arrived(document: bytes) -> AnyMechanism:
+def _mechanism_of(document: bytes) -> AnyMechanism:
     """The mechanism that was sent; put together once in a process."""
     return mechanism_from_dict(strict_json(document))
 

@@ -10,8 +10,8 @@ from typing import Any, TypeGuard
 import numpy as np
 
 from geoveil.arrays import ArrayLike, FloatArray, IntArray, distribution, uniform, vector
+from geoveil.channel.observed import ObservedColumns
 from geoveil.channel.operator import DenseOperator, Operator, StackedOperator
-from geoveil.channel.seen import SeenColumns
 from geoveil.errors import InvalidInput
 
 _LONGEST = 6
@@ -94,11 +94,11 @@ class Objective:
     def __init__(self, operator: Operator, weights: ArrayLike) -> None:
         self.unknowns, observations = operator.shape
         checked = checked_weights(weights, observations)
-        self.columns = SeenColumns(operator, checked)
-        self.seen = self.columns.observations
+        self.columns = ObservedColumns(operator, checked)
+        self.observed = self.columns.observations
         """Which observations are looked at, all with weight among them; ``Point.law`` follows their order."""
         self.weights = self.columns.at.own(
-            checked[..., self.seen] / checked.sum(axis=-1, keepdims=True)
+            checked[..., self.observed] / checked.sum(axis=-1, keepdims=True)
         )
         self.products = 0
 
@@ -111,7 +111,7 @@ class Objective:
 
     def others(self, counts: IntArray) -> FloatArray:
         """Counts of other observations (…, observations), in the order and place of ``Point.law``."""
-        return self.columns.at.own(counts[..., self.seen].astype(np.float64))
+        return self.columns.at.own(counts[..., self.observed].astype(np.float64))
 
     def dense(self) -> Objective:
         """The same objective on a matrix of the columns seen, for methods that need one."""

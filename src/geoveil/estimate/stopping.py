@@ -14,8 +14,8 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from geoveil.arrays import ArrayLike, FloatArray, IntArray, able, count, finite, positive, teller
+from geoveil.channel.observed import ObservedColumns
 from geoveil.channel.operator import MovedOperator, Operator
-from geoveil.channel.seen import SeenColumns
 from geoveil.errors import InvalidInput, number_of
 from geoveil.estimate.objective import (
     Objective,
@@ -364,7 +364,7 @@ def _apart(
     operator: Operator, counts: IntArray, held_out: IntArray, start: FloatArray
 ) -> Iterator[Scored]:
     """The same, one complement after another: only its distribution is kept of each."""
-    columns = SeenColumns(operator, counts.astype(np.float64))
+    columns = ObservedColumns(operator, counts.astype(np.float64))
     observed = columns.observations
     thetas = np.tile(start, (len(held_out), 1))
     for step in itertools.count():

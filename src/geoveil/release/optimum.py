@@ -88,7 +88,7 @@ class WorkingSetNewton:
         working = np.union1d(heavy, eager[point.gradient[eager] > 1.0])
         start = np.maximum(point.theta[working], _ENTRY)
         ascent = maximise(
-            DenseOperator(self.rows(working)[:, objective.seen]),
+            DenseOperator(self.rows(working)[:, objective.observed]),
             objective.weights,
             start=start / start.sum(),
             stop=CertifiedWithin(max(_FINER * float(point.certificate), 1e-10), maximum=200),
@@ -120,7 +120,7 @@ class LeakageChange:
         """The number of steps that Algorithm 1 makes on these data."""
         objective, before = Objective(operator, weights), np.inf
         for step, point in enumerate(em_path(objective, start)):
-            nearness = self.distances._push(point.theta)[objective.seen]
+            nearness = self.distances._push(point.theta)[objective.observed]
             distortion = float(objective.weights @ (nearness / point.law))
             leakage = -float(point.log_likelihood) - self.multiplier * distortion
             if before - leakage <= self.threshold or step >= self.maximum:

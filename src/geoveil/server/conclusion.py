@@ -16,10 +16,10 @@ import numpy as np
 from geoveil.arrays import IntArray, one_blas_thread
 from geoveil.campaign import Campaign, Closing, Round
 from geoveil.campaign.one_map import Standing
-from geoveil.campaign.rounds import found_fakes
+from geoveil.campaign.rounds import read_fakes
 from geoveil.channel.channel import Tally
 from geoveil.document.canonical import canonical_bytes
-from geoveil.document.wire import MechanismDocument, read_kept, tag_of
+from geoveil.document.wire import MechanismDocument, tag_of, unpack_levels
 from geoveil.errors import GeoveilError, number_of
 from geoveil.estimate.bars import ErrorBars
 from geoveil.server.maps_by_slot import by_slot, fitted_slots, packed_maps, short, slots_summary
@@ -108,7 +108,7 @@ def conclude(work: Work, tell: Callable[[Conclusion], None] = lambda _: None) ->
     """
     settings, last = work.settings, work.last
     texts = sorted(work.documents.items())
-    every = {number: read_kept(text, around=work.around) for number, text in texts}
+    every = {number: unpack_levels(text, around=work.around) for number, text in texts}
     spaces = {number: levels[0].area.to_dict() for number, levels in every.items()}
     # before its first report, a campaign may get other cells: those of the newest round are meant
     documents = {number: every[number] for number in every if spaces[number] == spaces[max(spaces)]}
@@ -159,7 +159,7 @@ def _remember(rounds: Iterable[Round], number: int, body: bytes) -> None:
     for round_ in rounds:
         if round_.number == number:
             round_.distribution = np.array(estimate["distribution"])
-            round_.fakes = tuple(map(found_fakes, fakes))
+            round_.fakes = tuple(map(read_fakes, fakes))
             round_.dependent = bool(estimate.get("choices", {}).get("dependent"))
             if "drift" in estimate:
                 round_.standing = Standing.from_dict(estimate["drift"])
@@ -229,7 +229,7 @@ def _choices(closing: Closing) -> dict[str, Any]:
     choices = closing.choices
     if choices is None:
         return {}
-    public = {level.promise_per_km: level for level in choices.told}
+    public = {level.promise_per_km: level for level in choices.released}
     levels = [
         {
             "epsilon_per_km": promise,

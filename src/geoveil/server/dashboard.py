@@ -17,8 +17,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from geoveil.arrays import FloatArray, IntArray
-from geoveil.campaign.rounds import Closing, Round, found_fakes
-from geoveil.document.wire import read_kept
+from geoveil.campaign.rounds import Closing, Round, read_fakes
+from geoveil.document.wire import unpack_levels
 from geoveil.errors import GeoveilError
 from geoveil.estimate.bars import ErrorBars
 from geoveil.estimate.regions import RegionShares, members_of
@@ -27,7 +27,7 @@ from geoveil.server.apart import CalculationFailed
 from geoveil.server.campaign_advice import OPERATIONS
 from geoveil.server.campaigns import VERSION_1, Campaigns
 from geoveil.server.conclusion import LEVEL, read_body, round_of
-from geoveil.server.estimate_routes import QUERY, asked_round
+from geoveil.server.estimate_routes import QUERY, round_number
 from geoveil.server.handlers import HELD, answer, everybody, operators
 from geoveil.server.pages import HTML, policy
 from geoveil.server.problem import GEOJSON, Problem, tagged
@@ -87,7 +87,7 @@ async def counts(service: Service, request: Request) -> Response:
     """The noisy counts that an estimate was made from."""
     campaign = service.campaign_id(request.path_params["campaign"])
     evidence = await service.blocking(
-        evidence_of, service.campaigns, campaign, asked_round(request)
+        evidence_of, service.campaigns, campaign, round_number(request)
     )
     return answer(await service.working(evidence.shown_counts))  # reads the documents of all rounds
 
@@ -103,7 +103,7 @@ async def regions(service: Service, request: Request) -> Response:
     """Share and interval of regions, given as GeoJSON."""
     campaign = service.campaign_id(request.path_params["campaign"])
     body = await service.body(request.scope, request.receive, limit_bytes=BACKDROP_BYTES)
-    number = asked_round(request)
+    number = round_number(request)
     outlines = await service.working(read_regions, body)
     return answer(await _shares(service, campaign, number, outlines, REGIONS_S))
 
@@ -219,7 +219,7 @@ class Evidence:
         """One of its rounds."""
         if VERSION_1 in self.documents[number]:
             raise NotAnswered("of campaigns of version 1 only counts and estimates are left")
-        documents = read_kept(self.documents[number], around=self.around)
+        documents = unpack_levels(self.documents[number], around=self.around)
         return round_of(number, documents, self.counts[number])
 
 
@@ -323,7 +323,7 @@ def recalled(estimate: Mapping[str, Any], evidence: Evidence) -> Closing:
         shares,
         steps=estimate["steps"],
         stopped=estimate["stopped"],
-        fakes=list(map(found_fakes, possible)),
+        fakes=list(map(read_fakes, possible)),
         named=tuple(fakes.get("named", ())),
         waiting=waiting,
         dependent=bool(estimate.get("choices", {}).get("dependent")),
@@ -444,7 +444,7 @@ async def public_map(service: Service, request: Request) -> Response:
     campaign = await _exists(service, request)
     shown = campaign and (await service.blocking(service.campaigns.state, campaign))["published"]
     if not shown:
-        if not service.pages.wanted(request, PUBLIC_MAP):
+        if not service.pages.suits(request, PUBLIC_MAP):
             raise Problem("not-found", "no map is published here")
         return service.pages.page(request, PUBLIC_MAP, status=404, headers=_headers(service))
     opened = {**_headers(service, frames="*"), "cross-origin-resource-policy": "cross-origin"}
@@ -459,7 +459,7 @@ async def public_map(service: Service, request: Request) -> Response:
 async def certificate(service: Service, request: Request) -> Response:
     """The certificate of the current mechanism."""
     status = 200 if await _exists(service, request) else 404
-    if status == 404 and not service.pages.wanted(request, CERTIFICATE):
+    if status == 404 and not service.pages.suits(request, CERTIFICATE):
         raise Problem("unknown-campaign", "there is no campaign with this id")
     return service.pages.page(request, CERTIFICATE, status=status)
 

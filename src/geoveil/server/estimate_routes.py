@@ -66,7 +66,7 @@ def _in_all_forms(
     return enter
 
 
-def asked_round(request: Request) -> int | None:
+def round_number(request: Request) -> int | None:
     """The round of ``?round=``; ``None`` for the latest."""
     number = request.query_params.get("round")
     if number is None:
@@ -108,7 +108,7 @@ def asked_ending(request: Request) -> str:
 )
 async def latest(service: Service, request: Request) -> Response:
     """The latest estimate."""
-    return await _estimate(service, request, asked_round(request))
+    return await _estimate(service, request, round_number(request))
 
 
 @_in_all_forms(
@@ -147,7 +147,7 @@ async def _estimate(service: Service, request: Request, number: int | None) -> R
 )
 async def flows(service: Service, request: Request) -> Response:
     """The flows between districts."""
-    number = asked_round(request)
+    number = round_number(request)
     return await _exported(
         service, request, number, flow_file, "flows-round-{}", lambda record: (record.body,)
     )

@@ -222,7 +222,7 @@ OPERATIONS.append(
 )
 async def link(service: Service, request: Request) -> Response:
     """The link that participants share."""
-    page = service.pages.wanted(request, PARTICIPANT)
+    page = service.pages.suits(request, PARTICIPANT)
     try:
         campaign = await service.existing(request)
     except Problem as problem:

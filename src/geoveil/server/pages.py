@@ -84,7 +84,7 @@ class Pages:
             if path.is_file() and (path.suffix in _TYPES or ASSETS in path.as_posix())
         }
 
-    def wanted(self, request: Request, page: str) -> bool:
+    def suits(self, request: Request, page: str) -> bool:
         """Whether a page is there, and the client is a browser that would rather see it than JSON."""
         try:
             liked = preferred(request.headers.get("accept", ""), ["application/json", HTML])

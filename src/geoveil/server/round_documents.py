@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 from geoveil.arrays import one_blas_thread
 from geoveil.campaign import Campaign
 from geoveil.document.canonical import canonical_bytes
-from geoveil.document.wire import MechanismDocument, kept_levels, publish, read_kept, tag_of
+from geoveil.document.wire import MechanismDocument, pack_levels, publish, tag_of, unpack_levels
 from geoveil.errors import InvalidInput, SolverFailed, Unsupported
 from geoveil.position.positional import Placed, on_one_lattice
 from geoveil.server.problem import Problem
@@ -128,7 +128,7 @@ def renewed_documents(
     since_s, until_s = _validity(settings, now_s)
     return tuple(
         replace(document, round=number, not_before_s=since_s, expires_s=until_s)
-        for document in read_kept(documents)
+        for document in unpack_levels(documents)
     )
 
 
@@ -153,7 +153,7 @@ def record_of(documents: Documents, settings: CampaignSettings, opened_at_s: int
         campaign=first.campaign,
         number=first.round,
         mechanism=tag_of(documents),
-        document=kept_levels(documents),
+        document=pack_levels(documents),
         cells=slots * sum(document.law.centres.size**ends for document in documents),
         opened_at_s=opened_at_s,
         expires_at_s=first.expires_s,

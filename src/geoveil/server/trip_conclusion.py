@@ -12,7 +12,7 @@ import numpy as np
 
 from geoveil.arrays import one_blas_thread
 from geoveil.document.canonical import canonical_bytes
-from geoveil.document.wire import read_kept
+from geoveil.document.wire import unpack_levels
 from geoveil.server.conclusion import DIGITS, LEVEL, Conclusion, NothingToRelease, Work, about
 from geoveil.server.maps_by_slot import short
 from geoveil.server.round_documents import record_of, renewed_documents
@@ -34,7 +34,7 @@ def conclude_trips(work: Work, tell: Callable[[Conclusion], None]) -> Conclusion
     trips are not used. Cost: one fit of flows, and as many again as there are replicates.
     """
     settings = work.settings
-    documents = {number: read_kept(text) for number, text in sorted(work.documents.items())}
+    documents = {number: unpack_levels(text) for number, text in sorted(work.documents.items())}
     totals = {number: int(work.counts[number][:, 1].sum()) for number in documents}
     used = [number for number in documents if totals[number] >= settings.minimum_reports]
     if work.round not in used:

@@ -1,4 +1,4 @@
-"""The columns of an operator that were seen, for loops of products on the processor or another device."""
+"""The columns of an operator with observations, for loops of products on the processor or another device."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ More rows than that are places in cells, with as many FFTs as a cell has places:
 them alike, and the columns say which is faster."""
 
 
-class SeenColumns:
-    """The columns of an operator with any weight (…, columns), for a loop of products: what was seen.
+class ObservedColumns:
+    """The columns of an operator with any weight (…, columns), for a loop of products.
 
     Cost: one product of the operator each; a small one is turned into a matrix first. Columns whose
     law lies at the noise of the products are fetched once and summed exactly from then on. On another
@@ -47,7 +47,7 @@ class SeenColumns:
             operator = operator if dense else DenseOperator(operator.columns(chosen))
             chosen = np.arange(chosen.size)
         self.operator = operator
-        self.seen = chosen
+        self._chosen = chosen
         self._all = chosen.size == operator.shape[1]
         self.at = operator._at
         """Where the products are made, and the arrays that go in and come out."""
@@ -63,7 +63,7 @@ class SeenColumns:
         """(θL)_i > 0 for the columns seen: (…, rows) → (…, seen)."""
         law = self.operator._push(theta)
         if not self._all:
-            law = law.take(self.seen, axis=-1)
+            law = law.take(self._chosen, axis=-1)
         if not self.operator.exact:
             floor = LOOP_NOISE * self.xp.max(law, axis=-1, keepdims=True)
             low = law < floor if self._counted is None else (law < floor) & self._counted
@@ -78,7 +78,7 @@ class SeenColumns:
             values = values * self._others
         if not self._all:
             spread = np.zeros((*values.shape[:-1], self.operator.shape[1]))
-            spread.T[self.seen] = values.T
+            spread.T[self._chosen] = values.T
             values = spread
         result = self.operator._pull(values)
         if apart is not None:
@@ -89,7 +89,7 @@ class SeenColumns:
     def matrix(self) -> FloatArray:
         """(rows, seen), as an array."""
         whole = self._all and isinstance(self.operator, DenseOperator | MovedOperator)
-        return self.operator.matrix() if whole else self.operator.columns(self.seen)
+        return self.operator.matrix() if whole else self.operator.columns(self._chosen)
 
     def _refined(self, theta: Array, law: Array, floor: Array, low: Array) -> Array:
         """The law with exact sums where the fast product may be noise."""
@@ -98,7 +98,7 @@ class SeenColumns:
         if (exact.size + new.size) * self.operator.shape[0] > EXACT_ENTRIES:
             return self.xp.maximum(law, LOOP_NOISE * floor)
         if new.size:
-            fetched = self.at.put(self.operator.columns(self.seen[new]))
+            fetched = self.at.put(self.operator.columns(self._chosen[new]))
             self._columns = self.at.joined((self._columns, fetched))
             self._exact = Selection(np.concatenate((exact, new)), size)
             self._places = self._exact.on(self.at)
