@@ -95,9 +95,27 @@ def probabilities(name: str, value: Any) -> FloatArray:
     return array
 
 
+def by_position(name: str, value: Any) -> Any:
+    """The value itself, unless it is a Series of pandas whose index is another than 0, 1, 2, …
+
+    Of one that was sorted or filtered nobody can tell whether the cell is the label, as after
+    ``value_counts``, or the position, as in a frame that a list of places was made from.
+    """
+    labels = getattr(value, "index", None)
+    if hasattr(labels, "get_indexer") and value.ndim == 1:
+        order = np.asarray(labels)
+        if order.dtype.kind not in "iuf" or not np.array_equal(order, np.arange(order.size)):
+            raise InvalidInput(
+                f"{name} (a {type(value).__name__}) must have the index 0, 1, 2, …; where its labels are "
+                "cells, use .reindex(range(cells), fill_value=0), where its rows are in the right order "
+                "already, .to_numpy()"
+            )
+    return value
+
+
 def vector(name: str, value: Any, size: int) -> FloatArray:
     """The value as a finite float array whose last axis has ``size`` entries."""
-    array = numbers(name, value)
+    array = numbers(name, by_position(name, value))
     if array.ndim == 0 or array.shape[-1] != size:
         raise InvalidInput(f"{name} (shape {array.shape}) must have {size} entries, one per cell")
     if not np.isfinite(array).all():

@@ -20,6 +20,7 @@ from geoveil.arrays import (
     FloatArray,
     IntArray,
     able,
+    by_position,
     distribution,
     finite,
     indices,
@@ -353,7 +354,7 @@ def _pair(p: Any, q: Any) -> tuple[FloatArray, FloatArray]:
 
 def _whole(name: str, value: Any) -> FloatArray:
     """A distribution over as many cells as it has entries."""
-    array = numbers(name, value)
+    array = numbers(name, by_position(name, value))
     return distribution(name, array, array.shape[-1] if array.ndim else 0)
 
 

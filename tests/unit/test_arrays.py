@@ -1,6 +1,9 @@
-"""Small products run on one thread of BLAS, and what a user had is put back."""
+"""What stands for cells is in their order; small products run on one thread of BLAS, which is put back."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -9,6 +12,7 @@ from threadpoolctl import threadpool_info, threadpool_limits
 
 import geoveil as gv
 from geoveil.arrays import one_blas_thread
+from geoveil.errors import InvalidInput
 from geoveil.verify.guard import GuardedUpdate
 
 
@@ -64,3 +68,30 @@ def test_a_library_user_gets_one_thread(work) -> None:
         work(channel)
         assert threads() == {2}
     assert channel.seen <= {1}
+
+
+def test_a_series_whose_labels_are_no_positions_is_refused_wherever_cells_are_meant() -> None:
+    pandas = pytest.importorskip("pandas")
+    grid = gv.Grid(rows=1, columns=3, cell_km=1.0)
+    channel = gv.Exponential(grid, epsilon_per_km=1.0)
+    places = gv.Points(lat=[48.85, 48.86, 48.87], lng=[2.3, 2.3, 2.3])
+    people = pandas.Series([2, 3, 5])
+    release = gv.CountRelease(people=10, prior=people / 10, multiplier=1.0)
+    takers: list[Callable[[Any], Any]] = [
+        lambda given: channel.push(given / 10),
+        lambda given: gv.Tally(channel, given).counts,
+        lambda given: gv.blahut_arimoto(grid, given, beta_per_km=1.0).prior,
+        lambda given: gv.total_variation(given / 10, [0.2, 0.3, 0.5]),
+        lambda given: gv.total_variation([0.2, 0.3, 0.5], given / 10),
+        lambda given: release.sample(given, randomness=gv.seeded(1)),
+        lambda given: gv.CountRelease(people=10, prior=given / 10, multiplier=1.0).leakage_bits,
+        lambda given: (
+            gv.GroupedRelease(people=10, prior=given / 10, multiplier=1.0, groups=5).epsilon
+        ),
+        lambda given: places.to_geojson({"people": given})["features"],
+    ]
+    for take in takers:
+        assert np.array_equal(take(people), take(people.to_numpy()))
+        for other in (people.sort_values(ascending=False), people.set_axis(["a", "b", "c"])):
+            with pytest.raises(InvalidInput, match=r"the index 0, 1, 2, ….*\.to_numpy"):
+                take(other)

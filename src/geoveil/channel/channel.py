@@ -13,7 +13,16 @@ import numpy as np
 import numpy.typing as npt
 import scipy
 
-from geoveil.arrays import FloatArray, IntArray, ReadOnly, frozen, indices, instance, without_gaps
+from geoveil.arrays import (
+    FloatArray,
+    IntArray,
+    ReadOnly,
+    by_position,
+    frozen,
+    indices,
+    instance,
+    without_gaps,
+)
 from geoveil.channel import words
 from geoveil.channel.guarantee import (
     BetweenPositions,
@@ -464,7 +473,7 @@ class Tally(Framed, Drawn, Shown, ReadOnly):
 
 
 def _whole_counts(counts: Any, size: int) -> IntArray:
-    array = without_gaps("counts", counts)
+    array = without_gaps("counts", by_position("counts", counts))
     if array.shape != (size,):
         raise InvalidInput(f"counts (shape {array.shape}) must have {size} entries, one per report")
     if array.dtype.kind not in "iu" and (

@@ -11,7 +11,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from geoveil.arrays import ArrayLike, FloatArray, IntArray, count, numbers, positive
+from geoveil.arrays import ArrayLike, FloatArray, IntArray, by_position, count, numbers, positive
 from geoveil.errors import InvalidInput, TooLarge
 from geoveil.estimate.stopping import Progress, Stop
 from geoveil.randomness import SYSTEM, Randomness, checked_randomness
@@ -275,7 +275,7 @@ def _priors(
 ) -> list[Prior]:
     """The prior of each timestamp, within reach (``listed``: on count vectors); equal ones are one."""
     moments = 1 if timestamps is None else count("timestamps", timestamps)
-    layers = numbers("prior", prior, "rows of numbers, all of one length")
+    layers = numbers("prior", by_position("prior", prior), "rows of numbers, all of one length")
     if layers.ndim < 3:
         priors = [Prior.parse(layers, people)] * moments
     else:

@@ -13,7 +13,16 @@ import numpy.typing as npt
 import scipy
 from scipy import fft
 
-from geoveil.arrays import BoolArray, FloatArray, IntArray, count, frozen, numbers, ragged
+from geoveil.arrays import (
+    BoolArray,
+    FloatArray,
+    IntArray,
+    by_position,
+    count,
+    frozen,
+    numbers,
+    ragged,
+)
 from geoveil.channel.kernel import DenseKernel, Kernel, LatticeKernel, PartialKernel, kernel_on
 from geoveil.errors import InvalidInput, OutsideSpace, TooLarge
 from geoveil.space import register_space
@@ -178,7 +187,7 @@ register_space("count-vectors", CountVectors)
 
 def checked_counts(counts: npt.ArrayLike, people: int, places: int) -> IntArray:
     """Counts (…, places) as integers, each vector valid; the message never repeats a count."""
-    values = numbers("counts", counts, "whole numbers")
+    values = numbers("counts", by_position("counts", counts), "whole numbers")
     if values.ndim == 0 or values.shape[-1] != places:
         raise InvalidInput(
             f"counts (shape {values.shape}) must have {places} entries, one per place"

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import gammaln, rel_entr, xlogy
 
-from geoveil.arrays import ArrayLike, FloatArray, IntArray, count, frozen, numbers
+from geoveil.arrays import ArrayLike, FloatArray, IntArray, by_position, count, frozen, numbers
 from geoveil.errors import InvalidInput
 from geoveil.measure import entropy_bits
 from geoveil.release import counts as counting
@@ -38,7 +38,7 @@ class Prior:
         [[0.5, 0.5], [0.9, 0.1]]
         """
         people = count("people", people)
-        values = numbers("prior", prior, "rows of numbers, all of one length")
+        values = numbers("prior", by_position("prior", prior), "rows of numbers, all of one length")
         if not np.isfinite(values).all() or (values < 0).any():
             raise InvalidInput("prior must hold probabilities: finite and not negative")
         if values.ndim == 2 and values.shape[0] == 1:

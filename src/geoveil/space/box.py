@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from geoveil.arrays import ArrayLike, FloatArray, IntArray, finite
+from geoveil.arrays import ArrayLike, FloatArray, IntArray, by_position, finite
 from geoveil.errors import InvalidFile, InvalidInput
 from geoveil.space.projection import Degrees, TangentPlane, coordinates, wrapped
 
@@ -169,7 +169,7 @@ def feature_collection(
     """
     columns: dict[str, list[Any]] = {"cell": list(range(size))}
     for name, value in (properties or {}).items():
-        array = np.asarray(value)
+        array = np.asarray(by_position(f"property {name!r}", value))
         if array.shape != (size,):
             raise InvalidInput(
                 f"property {name!r} (shape {array.shape}) must have {size} entries, one per cell"
