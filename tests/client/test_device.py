@@ -120,6 +120,46 @@ def test_a_location_that_cannot_be_read_costs_nothing(path: Path) -> None:
     assert it.ledger.spent_per_km == 0.0
 
 
+def test_a_document_that_expires_while_a_location_is_read_is_not_drawn_from(path: Path) -> None:
+    """Whoever is asked for a permission answers when the telephone is unlocked again."""
+    now_s = [float(NOW_S)]
+
+    def later() -> tuple[float, float]:
+        now_s[0] = document().expires_s
+        return PLACE["lat"], PLACE["lng"]
+
+    collector = Collector()
+    it = device(collector, path, clock=lambda: now_s[0])
+    assert refused(it.report, locate=later).reason == "expired"
+    assert (collector.attempts, it.history()) == ([], [])
+    collector.served = document(2, not_before_s=NOW_S, expires_s=NOW_S + 9000).served()
+    assert it.report(**PLACE).round == 2
+
+
+def test_a_report_is_of_the_day_on_which_its_location_was_read(path: Path) -> None:
+    now_s = [float(NOW_S)]
+    days = {"again": "day", "budget_per_day_per_km": 2.0, "clock": lambda: now_s[0]}
+    collector = Collector(document(expires_s=NOW_S + 9 * 86_400).served())
+
+    def tomorrow() -> tuple[float, float]:
+        now_s[0] += 86_400.0
+        return PLACE["lat"], PLACE["lng"]
+
+    eye, it = Eye(), device(collector, path, **days)
+    first = it.report(locate=tomorrow)
+    assert it.report(locate=eye) == first
+    assert eye.looks == 0
+
+    def after_another() -> tuple[float, float]:
+        place = tomorrow()
+        device(collector, path, **days).report(locate=eye)
+        return place
+
+    now_s[0] += 86_400.0
+    assert it.report(locate=after_another) == device(collector, path, **days).report(locate=Eye())
+    assert [charge.day - NOW_S // 86_400 for charge in it.history()] == [1, 3]
+
+
 def test_the_certificate_is_computed_once(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     collector = Collector()
     it = device(collector, path, again="round")

@@ -139,19 +139,19 @@ class Collector:
             raise Refused("trips") if document.trips else Refused("places")
         if cost_of(document).epsilon_per_km > max_epsilon_per_km:
             raise Refused("promise")
-        if now_s < document.not_before_s - CLOCK_SKEW_S:
-            raise Refused("not-yet-valid")
-        if now_s >= document.expires_s:
-            raise Refused("expired")
         self.slot(document, now_s)
         return document
 
     def slot(self, document: MechanismDocument, now_s: float) -> int | None:
-        """The slot that a location of now is true in; ``None`` where the document has none.
+        """The slot that a location of now is true in; ``None`` where the document, which is of now, has none.
 
         It is that of the device's clock, never one of the collector's choosing. Where the collector's
         clock, by its last answer, is in another one and more than a moment away, one of them is wrong.
         """
+        if now_s < document.not_before_s - CLOCK_SKEW_S:
+            raise Refused("not-yet-valid")
+        if now_s >= document.expires_s:
+            raise Refused("expired")
         slots = document.slots
         if slots is None:
             return None

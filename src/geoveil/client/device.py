@@ -289,8 +289,8 @@ class Device:
         finally:
             del bits  # beside what is sent, now or later, they would tell from where
         try:
-            # in which the location was read: that may take hours
-            slot = self._collector.slot(document, self._now_s())
+            now_s = self._now_s()  # when the location was read: that may take hours
+            slot = self._collector.slot(document, now_s)
             return self.ledger.charge(
                 current, period, self.limits, now_s, report, draws[0], slot, *draws[1:]
             )

@@ -8,6 +8,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, closing, contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 from geoveil.channel.guarantee import BetweenPositions
@@ -153,14 +154,16 @@ class Ledger:
 
         The charge and what was drawn are one commit, and with it the key moves on: nobody can work out
         from the ledger what the report was drawn from. Where another process was quicker, its report
-        is the one. Of a trip, ``ended`` was drawn too.
+        is the one, that of today too where the day of ``period`` is over. Of a trip, ``ended`` was drawn too.
         """
         with self._book(write=True) as book:
-            earlier = tables.reported(book, current.campaign, period, current.mechanism)
-            if earlier is not None:
-                return earlier
-            tables.check(book, current, limits, now_s)
             promise, day = current.promise, tables.day_of(now_s)
+            for number in (period.number, day):
+                same = replace(period, number=number)
+                earlier = tables.reported(book, current.campaign, same, current.mechanism)
+                if earlier is not None:
+                    return earlier
+            tables.check(book, current, limits, now_s)
             paid = (current.campaign, current.number, current.mechanism, report)
             to_cell, to_lat, to_lng = (None, None, None) if ended is None else ended
             charge = Charge(

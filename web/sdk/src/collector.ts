@@ -181,17 +181,17 @@ export class Collector {
     if (document.campaign !== this.address.campaign) throw new Refused("campaign");
     if (trip !== undefined && trip !== document.trips) throw new Refused(document.trips ? "trips" : "places");
     if (costOf(document).epsilonPerKm > maxEpsilonPerKm) throw new Refused("promise");
-    if (nowS < document.notBeforeS - CLOCK_SKEW_S) throw new Refused("not-yet-valid");
-    if (nowS >= document.expiresS) throw new Refused("expired");
     this.slot(document, nowS);
     return document;
   }
 
   /**
-   * The slot of a location that is read now: by the device's clock, never one of the collector's choosing.
-   * Where the collector's clock is in another one and more than a moment away, one of them is wrong.
+   * The slot of a location that is read now, under a document of now: by the device's clock, never one of the
+   * collector's choosing. Where the collector's clock is in another one and more than a moment away, one is wrong.
    */
-  slot({ slots }: MechanismDocument, nowS: number): number | undefined {
+  slot({ slots, notBeforeS, expiresS }: MechanismDocument, nowS: number): number | undefined {
+    if (nowS < notBeforeS - CLOCK_SKEW_S) throw new Refused("not-yet-valid");
+    if (nowS >= expiresS) throw new Refused("expired");
     if (!slots) return undefined;
     const { aheadS } = this;
     const [slot, theirs] = [nowS, nowS + aheadS].map((timeS) => checkedSlot(slots, timeS));

@@ -250,8 +250,9 @@ export class Device {
     try {
       const start = await drawFrom(where, document, accepted.draw, outside);
       const cells = end === undefined ? start : { ...start, to: await drawFrom(end, document, accepted.end, outside) };
-      const slot = this.collector.slot(document, this.nowS()); // in which the location was read: that may take hours
-      return await this.ledger.charge(current, period, this.limits, nowS, accepted.report, cells, slot);
+      const readS = this.nowS(); // reading may have taken hours
+      const slot = this.collector.slot(document, readS);
+      return await this.ledger.charge(current, period, this.limits, readS, accepted.report, cells, slot);
     } finally {
       accepted.draw.fill(0); // beside what is sent, it would tell from where
       accepted.end.fill(0);

@@ -164,7 +164,8 @@ export class Ledger {
 
   /**
    * Charge a report that was drawn; once this resolves, it may be sent. With the charge the key moves on: nobody
-   * can work out from the ledger what the report was drawn from. Where another tab was quicker, its report is the one.
+   * can work out from the ledger what the report was drawn from. Where another tab was quicker, its report is the one,
+   * that of today too where the day of `period` is over.
    */
   charge(
     current: Round,
@@ -176,11 +177,12 @@ export class Ledger {
     slot?: number,
   ): Promise<Charge> {
     return this.change(async (book) => {
-      const earlier = reported(book, current.campaign, period, current.mechanism);
+      const { campaign, number: round, mechanism, promise } = current;
+      const day = dayOf(nowS);
+      const earlier = reported(book, campaign, period, mechanism, day);
       if (earlier) return earlier;
       check(book, current, limits, nowS);
-      const { campaign, number: round, mechanism, promise } = current;
-      const paid = { campaign, round, mechanism, report, slot, ...promise, ...cells, day: dayOf(nowS) };
+      const paid = { campaign, round, mechanism, report, slot, ...promise, ...cells, day };
       const charge: Charge = { ...paid, state: "sent", problem: "" };
       book.charges.push(charge);
       await moveOn(book, campaign, period);
@@ -247,12 +249,18 @@ function nameOf(problem: unknown): string {
 
 // --- Questions and changes of one book
 
-/** The report of a period that was made already; of a round by its mechanism, whatever its number. */
-function reported(book: Book, campaign: string, period: Period, mechanism: string): Charge | undefined {
+/** The report of a period that was made already; of a round by its mechanism, whatever its number; of a day or today. */
+function reported(
+  book: Book,
+  campaign: string,
+  { again, number }: Period,
+  mechanism: string,
+  today = number,
+): Charge | undefined {
   return book.charges.find((charge) => {
     if (charge.campaign !== campaign) return false;
-    if (period.again === "day") return charge.day === period.number;
-    return period.again === "never" || charge.mechanism === mechanism;
+    if (again === "day") return charge.day === number || charge.day === today;
+    return again === "never" || charge.mechanism === mechanism;
   });
 }
 

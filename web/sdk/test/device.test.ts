@@ -415,6 +415,32 @@ describe("the location", () => {
   });
 });
 
+describe("a location that took long to read", () => {
+  it("is not drawn from under a document that has expired meanwhile", async () => {
+    let nowS = NOW_S;
+    collector.document = await served("paris", { expires: NOW_S + 100 });
+    const device = await opened({ clock: () => nowS });
+    expect(await refusal(device.report(() => ((nowS += 100), PARIS)))).toEqual(["expired", "", false]);
+    expect([await device.history(), collector.reports]).toEqual([[], []]);
+    collector.document = await served("paris", { round: 2 });
+    expect((await device.report(PARIS)).round).toBe(2);
+  });
+
+  it("is reported as of the day on which it was read", async () => {
+    let nowS = NOW_S;
+    const days = { ledger: new MemoryStorage(), again: "day", budgetPerDayPerKm: 2, clock: () => nowS } as const;
+    const device = await opened(days);
+    const tomorrow = (): Fix => ((nowS += 86_400), PARIS);
+    const first = await device.report(tomorrow);
+    expect(await device.report(never)).toEqual(first);
+    const other = await opened(days);
+    nowS += 86_400;
+    const second = await device.report(async () => (tomorrow(), await other.report(PARIS), PARIS));
+    expect(await other.report(never)).toEqual(second);
+    expect((await device.history()).map(({ day }) => day - Math.floor(NOW_S / 86_400))).toEqual([1, 3]);
+  });
+});
+
 describe("what comes back", () => {
   it("the same report is sent again until it is acknowledged", async () => {
     const device = await opened();
