@@ -13,6 +13,7 @@ from threadpoolctl import threadpool_info, threadpool_limits
 import geoveil as gv
 from geoveil.arrays import one_blas_thread
 from geoveil.errors import InvalidInput
+from geoveil.release import GroupedRelease
 from geoveil.verify.guard import GuardedUpdate
 
 
@@ -85,9 +86,7 @@ def test_a_series_whose_labels_are_no_positions_is_refused_wherever_cells_are_me
         lambda given: gv.total_variation([0.2, 0.3, 0.5], given / 10),
         lambda given: release.sample(given, randomness=gv.seeded(1)),
         lambda given: gv.CountRelease(people=10, prior=given / 10, multiplier=1.0).leakage_bits,
-        lambda given: (
-            gv.GroupedRelease(people=10, prior=given / 10, multiplier=1.0, groups=5).epsilon
-        ),
+        lambda given: GroupedRelease(people=10, prior=given / 10, multiplier=1.0, groups=5).epsilon,
         lambda given: places.to_geojson({"people": given})["features"],
     ]
     for take in takers:
