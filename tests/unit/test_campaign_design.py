@@ -1,6 +1,8 @@
 """Promise, dial and plain Blahut–Arimoto."""
 
 import itertools
+from inspect import signature
+from typing import get_overloads, get_type_hints
 
 import numpy as np
 import pytest
@@ -15,6 +17,7 @@ from geoveil.campaign.weights import (
 from geoveil.errors import InvalidInput
 from geoveil.estimate.em import maximise
 from geoveil.mechanism.elastic import exponential_kernel
+from geoveil.space import MaskedGrid
 
 GRID = gv.Grid(rows=7, columns=9, cell_km=0.5)
 
@@ -292,3 +295,20 @@ def test_steps_are_updates_and_the_papers_iterations_are_channels(prior):
     assert published.ascent.steps == 7
     np.testing.assert_allclose(published.weights, updated[7], rtol=1e-9)
     assert not np.allclose(published.weights, updated[8], rtol=1e-3)
+
+
+def test_what_a_type_checker_takes_a_design_for_is_what_it_is():
+    # the first of the overloads whose space it is and that needs no ``between``
+    def typed(space):
+        for overload in get_overloads(gv.elastic):
+            hints, given = get_type_hints(overload), signature(overload).parameters["between"]
+            if given.default is not given.empty and isinstance(space, hints["space"]):
+                return hints["return"]
+        raise AssertionError(space)
+
+    paris = gv.Grid.from_box(south=48.85, west=2.3, north=48.86, east=2.32, cell_km=0.5)
+    parts = MaskedGrid(paris, [True] * (paris.size - 1) + [False])
+    for space in (paris, parts, gv.Line(3)):
+        assert typed(space) is type(gv.elastic(space, epsilon_per_km=2.0))
+    places = gv.Points(lat=[48.85, 48.86], lng=[2.3, 2.3])
+    assert isinstance(gv.elastic(places, epsilon_per_km=2.0), typed(places))

@@ -34,7 +34,7 @@ from geoveil.estimate.stopping import Progress, Steps, Stop
 from geoveil.mechanism.elastic import Elastic, exponential_kernel
 from geoveil.mechanism.mechanism import Promise
 from geoveil.root import NeverSafe, safe_root
-from geoveil.space import MATRIX_LIMIT, MOST_CELLS, AnyGrid, Hexagons, Points, Space
+from geoveil.space import MATRIX_LIMIT, MOST_CELLS, AnyGrid, Hexagons, Line, Points, Space
 from geoveil.space.space import checked_space
 
 Between = Literal["cells", "positions"]
@@ -156,6 +156,18 @@ def elastic(
 def elastic(
     space: Space, prior: _Prior = ..., *, between: Literal["positions"], **options: Unpack[_Options]
 ) -> DesignedPositional: ...
+@overload  # a grid without coordinates has cells only: there ``between="cells"`` types what comes
+def elastic(
+    space: AnyGrid | Hexagons,
+    prior: _Prior = ...,
+    *,
+    between: None = ...,
+    **options: Unpack[_Options],
+) -> DesignedPositional: ...
+@overload
+def elastic(
+    space: Line, prior: _Prior = ..., *, between: None = ..., **options: Unpack[_Options]
+) -> DesignedElastic: ...
 @overload
 def elastic(
     space: Space, prior: _Prior = ..., *, between: Between | None = ..., **options: Unpack[_Options]
