@@ -64,25 +64,26 @@ export interface Answer {
   readonly dateS?: number | undefined;
 }
 
-/** How requests travel; tests may bring their own. Throws `Unreachable` where no whole answer comes. */
+/** How requests travel; an app may bring its own. Throws `Unreachable` where no whole answer comes, or is cancelled. */
 export interface Transport {
-  get(url: string, limit: number): Promise<Answer>;
-  post(url: string, body: string, limit: number): Promise<Answer>;
+  get(url: string, limit: number, signal?: AbortSignal): Promise<Answer>;
+  post(url: string, body: string, limit: number, signal?: AbortSignal): Promise<Answer>;
 }
 
 /** `fetch` without cookies, cache, referrer or redirects; reads no more than it was told to. */
 export class FetchTransport implements Transport {
-  get(url: string, limit: number): Promise<Answer> {
-    return exchange(url, { headers: { Accept: "application/json" } }, limit);
+  get(url: string, limit: number, signal?: AbortSignal): Promise<Answer> {
+    return exchange(url, { headers: { Accept: "application/json" } }, limit, signal);
   }
 
-  post(url: string, body: string, limit: number): Promise<Answer> {
+  post(url: string, body: string, limit: number, signal?: AbortSignal): Promise<Answer> {
     const headers = { Accept: "application/json", "Content-Type": "application/json" };
-    return exchange(url, { method: "POST", headers, body }, limit);
+    return exchange(url, { method: "POST", headers, body }, limit, signal);
   }
 }
 
-async function exchange(url: string, request: RequestInit, limit: number): Promise<Answer> {
+async function exchange(url: string, request: RequestInit, limit: number, signal?: AbortSignal): Promise<Answer> {
+  const late = AbortSignal.timeout(TIMEOUT_MS);
   try {
     const response = await fetch(url, {
       ...request,
@@ -90,7 +91,7 @@ async function exchange(url: string, request: RequestInit, limit: number): Promi
       cache: "no-store", // a tag of the collector's choosing could mark a device
       redirect: "manual",
       referrerPolicy: "no-referrer",
-      signal: AbortSignal.timeout(TIMEOUT_MS),
+      signal: signal ? AbortSignal.any([signal, late]) : late,
     });
     const onward = response.type === "opaqueredirect" || (response.status >= 300 && response.status < 400);
     const media = (response.headers.get("content-type") ?? "").split(";")[0]!.trim().toLowerCase();
@@ -121,7 +122,7 @@ async function readUpTo(response: Response, limit: number): Promise<Uint8Array> 
 }
 
 function waitOf(header: string): number {
-  if (/^\s*\d+\s*$/.test(header)) return Math.min(Number(header), 1e9);
+  if (/^\d+$/.test(header)) return Number(header);
   return Math.max(0, (Date.parse(header) - Date.now()) / 1000) || 0; // of no date none
 }
 
@@ -146,7 +147,9 @@ export interface Accepted {
   readonly promisePerKm: number | undefined;
   readonly nowS: number;
   /** Whether a trip is to be reported, or a place; undefined where nobody knows yet. */
-  readonly trip: boolean | undefined;
+  readonly trip?: boolean | undefined;
+  /** Ends the wait for an answer. */
+  readonly signal?: AbortSignal | undefined;
 }
 
 /** Why a report may count later only. */
@@ -173,10 +176,9 @@ export class Collector {
    * The current document, in its time and within the limit; all is checked but its certificate. All levels are
    * asked for, so that asking does not show the choice: the one chosen, or the strongest promise.
    */
-  async mechanism({ maxEpsilonPerKm, promisePerKm, nowS, trip }: Accepted): Promise<MechanismDocument> {
-    const levels = await this.fetchLevels(nowS);
-    const chosen = (level: MechanismDocument): boolean => level.promise.epsilonPerKm === promisePerKm;
-    const document = promisePerKm === undefined ? levels[0] : levels.find(chosen);
+  async mechanism({ maxEpsilonPerKm, promisePerKm, nowS, trip, signal }: Accepted): Promise<MechanismDocument> {
+    const levels = await this.fetchLevels(nowS, signal);
+    const document = levels.find(({ promise }) => (promisePerKm ?? promise.epsilonPerKm) === promise.epsilonPerKm);
     if (!document) throw new Refused("level");
     if (document.campaign !== this.address.campaign) throw new Refused("campaign");
     if (trip !== undefined && trip !== document.trips) throw new Refused(document.trips ? "trips" : "places");
@@ -205,8 +207,9 @@ export class Collector {
     return this.latest?.levels ?? [];
   }
 
-  private async fetchLevels(nowS: number): Promise<MechanismDocument[]> {
-    const answer = await this.patiently(() => this.transport.get(this.address.mechanismUrl, LARGEST_ANSWER));
+  private async fetchLevels(nowS: number, signal?: AbortSignal): Promise<MechanismDocument[]> {
+    const get = () => this.transport.get(this.address.mechanismUrl, LARGEST_ANSWER, signal);
+    const answer = await this.patiently(get, signal);
     if (!answer) throw new Refused("unreachable");
     this.aheadS = (answer.dateS ?? nowS) - nowS;
     if (answer.status === 200) return this.read(answer.body);
@@ -226,12 +229,13 @@ export class Collector {
   }
 
   /** Hand over a drawn report; nothing is returned once it is counted, and `Refused` where it can never count. */
-  async count(charge: Charge): Promise<Waits | undefined> {
+  async count(charge: Charge, signal?: AbortSignal): Promise<Waits | undefined> {
     const { mechanism, report: id, cell, slot, to } = charge;
     const body = JSON.stringify({ mechanism, id, cell, slot, to: to?.cell }); // what the document does not ask for is not in it
     let answer: Answer | undefined;
     try {
-      answer = await this.patiently(() => this.transport.post(this.address.reportsUrl, body, ANSWER_BYTES));
+      const post = () => this.transport.post(this.address.reportsUrl, body, ANSWER_BYTES, signal);
+      answer = await this.patiently(post, signal);
     } catch (refused) {
       if (refused instanceof Refused) return { why: refused.message, problem: "" }; // of the connection, not of the report
       throw refused;
@@ -244,11 +248,11 @@ export class Collector {
     return { why: "the answer was not a collector's", problem: "" };
   }
 
-  /** The first answer that is not a request to wait. */
-  private async patiently(request: () => Promise<Answer>): Promise<Answer | undefined> {
+  /** The first answer that is not a request to wait; none is asked for once it is cancelled. */
+  private async patiently(request: () => Promise<Answer>, signal?: AbortSignal): Promise<Answer | undefined> {
     const { attempts, totalS, firstS } = this.patience;
     const last = performance.now() + totalS * 1000;
-    for (let attempt = 0; attempt < attempts; attempt++) {
+    for (let attempt = 0; attempt < attempts && !signal?.aborted; attempt++) {
       let leastS = 0;
       try {
         const answer = await request();

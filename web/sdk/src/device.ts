@@ -10,6 +10,7 @@ import {
   type Patience,
   refusing,
   type Transport,
+  type Waits,
 } from "./collector.ts";
 import type { MechanismDocument, Promised } from "./document.ts";
 import { Exact, leftOf } from "./exact.ts";
@@ -92,6 +93,17 @@ export interface DeviceOptions {
   readonly clock?: (() => number) | undefined;
 }
 
+/** How one report is made. */
+export interface ReportOptions {
+  /** Where the location is outside the cells; by default a report is drawn there too. */
+  readonly outside?: Beyond | undefined;
+  /**
+   * Cancels it. Before the charge `report` throws the signal's reason, and nothing was charged or sent; after it
+   * `Unacknowledged`, and the ledger keeps what was drawn for the next `report` or `flush`.
+   */
+  readonly signal?: AbortSignal | undefined;
+}
+
 /**
  * A person's end of a campaign. A second `report` returns the first receipt: it reads no location, sends nothing
  * new and costs nothing, unless `again` is `"day"` or `"round"`.
@@ -137,8 +149,8 @@ export class Device {
    * Send one noisy cell; the receipt, once the collector has counted it. `Refused` where a check fails (nothing was
    * sent unless its `sent` says so), `Unacknowledged` where it was charged and sent and may still count.
    */
-  async report(where: Locate, { outside = "clamp" }: { outside?: Beyond | undefined } = {}): Promise<Receipt> {
-    return this.send([where], outside);
+  async report(where: Locate, options: ReportOptions = {}): Promise<Receipt> {
+    return this.send([where], options);
   }
 
   /**
@@ -147,9 +159,9 @@ export class Device {
    */
   async reportTrip(
     { origin, destination }: { origin: Locate; destination: Locate },
-    { outside = "clamp" }: { outside?: Beyond | undefined } = {},
+    options: ReportOptions = {},
   ): Promise<Receipt> {
-    return this.send([origin, destination], outside);
+    return this.send([origin, destination], options);
   }
 
   /** Send again what was not acknowledged; the receipts of what now is. Never a new draw. */
@@ -232,27 +244,47 @@ export class Device {
 
   // --- One report
 
-  private async send(ends: [Locate, Locate?], outside: Beyond): Promise<Receipt> {
+  private async send(ends: [Locate, Locate?], { outside = "clamp", signal }: ReportOptions): Promise<Receipt> {
     ends.forEach(checkLocate);
     if (oneOf("outside", outside, ["clamp", "refuse"]) === "refuse") console.warn(SILENCE_TELLS);
-    return this.delivered(await this.reported(ends, outside));
+    let cancel!: () => void;
+    const cancelled = new Promise<Waits>((resolve) => {
+      cancel = () => resolve({ why: "it was cancelled", problem: "" });
+    });
+    signal?.addEventListener("abort", cancel);
+    try {
+      const made = await Promise.race([this.drawn(ends, outside, signal), cancelled as Promise<never>]).finally(() =>
+        signal?.throwIfAborted(),
+      );
+      return await this.delivered("cell" in made ? made : await made(), signal, cancelled);
+    } finally {
+      signal?.removeEventListener("abort", cancel);
+    }
   }
 
-  /** The report that was made already, or a new one, drawn and charged: of a place, or of both ends of a trip. */
-  private async reported([where, end]: [Locate, Locate?], outside: Beyond): Promise<Charge> {
+  /** The report that was made already, or how to charge a new one, which was drawn: of a place, or both ends of a trip. */
+  private async drawn(
+    [where, end]: [Locate, Locate?],
+    outside: Beyond,
+    signal?: AbortSignal,
+  ): Promise<Charge | (() => Promise<Charge>)> {
     const nowS = this.nowS();
     const earlier = await this.earlier(nowS);
     if (earlier) return earlier;
-    const [document, current] = await this.current(nowS, { trip: end !== undefined });
+    const [document, current] = await this.current(nowS, { trip: end !== undefined, signal });
     const period = this.period(nowS, document);
     const accepted = await this.ledger.accept(current, period, this.limits, nowS);
     if ("cell" in accepted) return accepted;
+    const draw = (from: Locate, bits: Uint8Array): Promise<Drawn> => {
+      signal?.throwIfAborted(); // nothing is read any more
+      return drawFrom(from, document, bits, outside);
+    };
     try {
-      const start = await drawFrom(where, document, accepted.draw, outside);
-      const cells = end === undefined ? start : { ...start, to: await drawFrom(end, document, accepted.end, outside) };
+      const start = await draw(where, accepted.draw);
+      const cells = end === undefined ? start : { ...start, to: await draw(end, accepted.end) };
       const readS = this.nowS(); // reading may have taken hours
       const slot = this.collector.slot(document, readS);
-      return await this.ledger.charge(current, period, this.limits, readS, accepted.report, cells, slot);
+      return () => this.ledger.charge(current, period, this.limits, readS, accepted.report, cells, slot);
     } finally {
       accepted.draw.fill(0); // beside what is sent, it would tell from where
       accepted.end.fill(0);
@@ -272,12 +304,12 @@ export class Device {
   /** The current mechanism within what this device was told to accept, and as the ledger knows it. */
   private async current(
     nowS: number,
-    { show, trip }: { show?: Seen | undefined; trip?: boolean | undefined },
+    { show, ...asked }: { show?: Seen | undefined; trip?: boolean | undefined; signal?: AbortSignal | undefined },
   ): Promise<[MechanismDocument, Round]> {
     const { maxEpsilonPerKm, promisePerKm } = this.options;
     let document: MechanismDocument;
     try {
-      document = await this.collector.mechanism({ maxEpsilonPerKm, promisePerKm, nowS, trip });
+      document = await this.collector.mechanism({ maxEpsilonPerKm, promisePerKm, nowS, ...asked });
     } catch (problem) {
       if (problem instanceof Refused && problem.reason === "ended") await this.ledger.end(this.address.name);
       if (problem instanceof Refused && problem.reason === "expired") await this.ledger.forgetEnded(nowS);
@@ -306,11 +338,12 @@ export class Device {
   }
 
   /** Send a drawn report until it is acknowledged; one that already is stays here. */
-  private async delivered(charge: Charge): Promise<Receipt> {
+  private async delivered(charge: Charge, signal?: AbortSignal, cancelled?: Promise<Waits>): Promise<Receipt> {
     if (charge.state === "refused") throw new Refused("problem", charge.problem, true);
     const receipt = await this.receipt(charge);
     if (receipt.acknowledged) return receipt;
-    const waits = await this.collector.count(charge).catch(async (problem: unknown) => {
+    const counted = this.collector.count(charge, signal);
+    const waits = await Promise.race([counted, cancelled ?? counted]).catch(async (problem: unknown) => {
       if (problem instanceof Refused) await this.note(charge, problem.detail);
       throw problem;
     });

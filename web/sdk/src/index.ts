@@ -1,6 +1,14 @@
 /** A person's end of a Geoveil campaign: every check, exact draws, one report, a ledger. */
 
-export { Device, type DeviceOptions, type Receipt, type Seen, SILENCE_TELLS, type Standing } from "./device.ts";
+export {
+  Device,
+  type DeviceOptions,
+  type Receipt,
+  type ReportOptions,
+  type Seen,
+  SILENCE_TELLS,
+  type Standing,
+} from "./device.ts";
 export { type Answer, costOf, type Patience, type Transport, Unreachable } from "./collector.ts";
 export { MechanismDocument, type Promised, tagOf } from "./document.ts";
 export type { Again } from "./keys.ts";

@@ -441,6 +441,104 @@ describe("a location that took long to read", () => {
   });
 });
 
+describe("a report that is cancelled", () => {
+  const reason = new Error("the person left");
+  afterEach(() => void vi.restoreAllMocks());
+
+  /** The device of a report that is cancelled, what it threw, and what was asked of `fetch` meanwhile. */
+  async function cancelled(ledger: MemoryStorage, where: (cancel: () => void) => Fix | Promise<Fix>): Promise<unknown> {
+    const controller = new AbortController();
+    const ended = vi.spyOn(controller.signal, "removeEventListener");
+    const report = (await opened({ ledger })).report(() => where(() => controller.abort(reason)), controller);
+    const thrown: unknown = await report.catch((failure: unknown) => failure);
+    expect(ended).toHaveBeenCalledTimes(1); // a signal may outlive many reports
+    return thrown;
+  }
+
+  it("before it began asks and reads nothing", async () => {
+    const fetched = vi.spyOn(globalThis, "fetch");
+    const device = await opened();
+    await expect(device.report(never, { signal: AbortSignal.abort(reason) })).rejects.toBe(reason);
+    expect([fetched.mock.calls, await device.history()]).toEqual([[], []]);
+  });
+
+  it("while the document is fetched ends the request, and reads nothing", async () => {
+    const controller = new AbortController();
+    const fetched = vi.spyOn(globalThis, "fetch").mockImplementation((_, request) => {
+      queueMicrotask(() => controller.abort(reason));
+      return new Promise((_, reject) => {
+        request!.signal!.addEventListener("abort", () => reject(new Error("aborted")));
+      });
+    });
+    const device = await opened();
+    await expect(device.report(never, controller)).rejects.toBe(reason);
+    expect(fetched.mock.calls.map(([, request]) => request!.signal!.aborted)).toEqual([true]);
+    expect(await device.history()).toEqual([]);
+  });
+
+  it("while its location is read charges nothing, however that ends", async () => {
+    const ledger = new MemoryStorage();
+    let answer!: (fix: Fix) => void;
+    const prompt = new Promise<Fix>((resolve) => (answer = resolve));
+    expect(await cancelled(ledger, (cancel) => (cancel(), prompt))).toBe(reason);
+    answer(PARIS);
+    await prompt;
+    const device = await opened({ ledger });
+    expect([await device.history(), collector.reports]).toEqual([[], []]);
+    expect((await device.report(PARIS)).acknowledged).toBe(true);
+  });
+
+  it("while a trip begins does not read where it ends", async () => {
+    collector.document = await served("paris", { trips: true });
+    const controller = new AbortController();
+    const device = await opened({ maxEpsilonPerKm: 4 });
+    const origin = vi.fn(() => (controller.abort(reason), PARIS));
+    const destination = vi.fn(never);
+    await expect(device.reportTrip({ origin, destination }, controller)).rejects.toBe(reason);
+    await Promise.resolve();
+    expect([origin.mock.calls.length, destination.mock.calls.length]).toEqual([1, 0]);
+  });
+
+  it("after the charge is kept, and sent the next time as it was drawn", async () => {
+    const ledger = new MemoryStorage();
+    collector.next.push({ status: 200, body: collector.document }, { status: 503, headers: { "retry-after": "1" } });
+    const thrown = await cancelled(ledger, (cancel) => {
+      const save = vi.spyOn(ledger, "save").mockImplementationOnce(async (book, version) => {
+        save.mockRestore();
+        cancel(); // the charge is under way
+        return ledger.save(book, version);
+      });
+      return PARIS;
+    });
+    expect(thrown).toBeInstanceOf(Unacknowledged);
+    expect(String(thrown)).toContain("it was cancelled");
+    expect(collector.reports).toEqual([]);
+    collector.next.length = 0;
+    const device = await opened({ ledger });
+    const receipt = await device.report(never);
+    expect(receipt).toEqual({ ...(thrown as Unacknowledged).receipt, acknowledged: true });
+    expect((await device.history()).length).toBe(1);
+  });
+
+  it("while it waits for another try comes back at once", async () => {
+    const ledger = new MemoryStorage();
+    const controller = new AbortController();
+    collector.next.push({ status: 200, body: collector.document }, { status: 503, headers: { "retry-after": "4" } });
+    const device = await opened({ ledger });
+    const { setTimeout: after } = globalThis;
+    const pauses = vi.spyOn(globalThis, "setTimeout").mockImplementation(((work: () => void, ms: number) => {
+      if (ms !== 4000) return after(work, ms);
+      return controller.abort(reason); // and the pause has no end
+    }) as typeof setTimeout);
+    const thrown = await device.report(PARIS, controller).catch((failure: unknown) => failure);
+    pauses.mockRestore();
+    expect(thrown).toBeInstanceOf(Unacknowledged);
+    const [receipt] = await device.flush();
+    expect(receipt).toEqual({ ...(thrown as Unacknowledged).receipt, acknowledged: true });
+    expect(new Set(collector.reports.map(({ body }) => body)).size).toBe(1);
+  }, 5_000);
+});
+
 describe("what comes back", () => {
   it("the same report is sent again until it is acknowledged", async () => {
     const device = await opened();
