@@ -175,6 +175,8 @@ def test_merged_places_pipes_seeds_and_pictures(folder: Path) -> None:
         ("place\nx\n", None, "a column of counts for each timestamp"),
         ("place,a\n", None, "at least one row"),
         ("place,a\nstation,0\nmarket,0\npark,0\n", None, "at least one person"),
+        ("place,a\nstation,1e19\nmarket,0\npark,0\n", None, "at most 16,777,216; --epsilon"),
+        ("place,a\nstation,1e308\nmarket,1e308\npark,0\n", None, "at most 16,777,216; --epsilon"),
         (None, "place,share\npark,0.2\nstation,0.5\nmarket,0.4\n", "must sum to 1"),
         (None, "place,share\npark,0.5\nstation,0.5\n", "the places of the counts"),
         (None, "place,u,v\npark,0.2,0.2\nstation,0.5,0.5\nmarket,0.3,0.3\n", "one column of prob"),

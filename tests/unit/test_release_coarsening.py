@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import geoveil as gv
-from geoveil.errors import InvalidInput
+from geoveil.errors import InvalidInput, TooLarge
 from geoveil.release import (
     CountRelease,
     CountVectors,
@@ -140,3 +140,8 @@ def test_refusals() -> None:
     ):
         with pytest.raises(InvalidInput, match=said):
             grouped.sample(counts)
+    with pytest.raises(TooLarge, match="at most 16,777,216 here; GeometricRelease takes more"):
+        GroupedRelease(people=10**15, prior=[0.5, 0.5], multiplier=1.0, groups=2)
+    for release in (grouped.releases[0], gv.GeometricRelease(epsilon=1.0)):
+        with pytest.raises(InvalidInput, match="must sum to"):
+            release.sample([1e308, 1e308])

@@ -21,7 +21,7 @@ from geoveil.measure import mean_distance_km
 from geoveil.plot import curves
 from geoveil.release import GeometricCounting, MergedPlaces, SimpleCounting
 from geoveil.release.comparator import CurvePoint, comparator_leakage
-from geoveil.release.counts import checked_counts
+from geoveil.release.counts import MOST_PEOPLE, checked_counts
 from geoveil.table import count_table, writer
 from geoveil.table.reader import PIPE, Format, format_of
 
@@ -303,9 +303,12 @@ class Request:
         """Everything in memory, so that nothing is written unless all went well."""
         table, believed = self._read()
         assert believed is not None
-        people = round(float(table.counts[0].sum()))
-        if people < 1:
-            raise InvalidInput("counts must hold at least one person")
+        total = float(np.clip(table.counts[0], -2 * MOST_PEOPLE, 2 * MOST_PEOPLE).sum())
+        if not 0.5 < total <= MOST_PEOPLE:
+            raise InvalidInput(
+                f"counts must hold at least one person, and at most {MOST_PEOPLE:,}; --epsilon takes more"
+            )
+        people = round(total)
         counts = checked_counts(table.counts, people, len(table.places))
         names, path = believed.people, self.prior or self.history
         listed = len(names) or (believed.prior.shape[0] if believed.prior.ndim == 2 else people)

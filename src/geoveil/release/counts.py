@@ -30,6 +30,8 @@ from geoveil.space.space import Space, entries
 
 VECTOR_LIMIT = 1 << 22
 """No more count vectors than this are listed."""
+MOST_PEOPLE = 1 << 24
+"""Of a release that leaks least; its tables have an entry for each number of people."""
 _CHUNK = 1 << 20
 
 
@@ -196,7 +198,8 @@ def checked_counts(counts: npt.ArrayLike, people: int, places: int) -> IntArray:
         raise InvalidInput("counts must be whole numbers; round them before")
     if (values < 0).any():
         raise InvalidInput("counts must not be negative")
-    sums = values.sum(axis=-1)
+    with np.errstate(over="ignore"):  # what is too large is infinite
+        sums = values.sum(axis=-1)
     if (sums != people).any():
         wrong = int(np.flatnonzero(np.atleast_1d(sums != people).ravel())[0])
         raise InvalidInput(

@@ -101,7 +101,7 @@ def _checked(counts: ArrayLike, timestamps: int) -> IntArray:
         )
     if not np.isfinite(values).all() or (values != np.round(values)).any() or (values < 0).any():
         raise InvalidInput("counts must be whole numbers of at least 0; round them before")
-    if (values.sum(axis=-1) > _MOST_PEOPLE).any():
+    if (values > _MOST_PEOPLE).any() or (values.sum(axis=-1) > _MOST_PEOPLE).any():
         raise InvalidInput(f"counts must sum to at most {_MOST_PEOPLE:,} people")
     return values.astype(np.int64)
 

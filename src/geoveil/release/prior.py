@@ -12,7 +12,7 @@ import numpy.typing as npt
 from scipy.special import gammaln, rel_entr, xlogy
 
 from geoveil.arrays import ArrayLike, FloatArray, IntArray, by_position, count, frozen, numbers
-from geoveil.errors import InvalidInput
+from geoveil.errors import InvalidInput, TooLarge
 from geoveil.measure import entropy_bits
 from geoveil.release import counts as counting
 
@@ -38,6 +38,11 @@ class Prior:
         [[0.5, 0.5], [0.9, 0.1]]
         """
         people = count("people", people)
+        if people > counting.MOST_PEOPLE:
+            raise TooLarge(
+                f"people ({people:.3g}) must be at most {counting.MOST_PEOPLE:,} here; "
+                "GeometricRelease takes more"
+            )
         values = numbers("prior", by_position("prior", prior), "rows of numbers, all of one length")
         if not np.isfinite(values).all() or (values < 0).any():
             raise InvalidInput("prior must hold probabilities: finite and not negative")
