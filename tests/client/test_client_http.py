@@ -144,6 +144,29 @@ def test_retry_after_is_read(after: str, path: Path) -> None:
     assert pauses == [{"seconds": 2.0, "date": 0.05}[after]]
 
 
+def test_a_date_is_read_in_the_one_form_that_http_has() -> None:
+    dates = {
+        "Fri, 15 Jan 2027 08:00:00 GMT": 1_800_000_000.0,
+        "Fri, 31 Dec 9999 23:59:59 GMT": 253_402_300_799.0,
+        "Sat, 01 Jan 12000 00:00:00 GMT": None,
+        "Fri, 15 Jan 2027 08:00:00 +0000": None,
+        "Sun, 31 Feb 2027 08:00:00 GMT": None,
+        "soon": None,
+    }
+    left = list(dates)
+
+    def respond(handler: Any) -> None:
+        handler.send_response_only(200)
+        handler.send_header("Date", left.pop(0))
+        handler.send_header("Content-Length", "0")
+        handler.end_headers()
+
+    with serving(respond) as service:
+        network = Network(Address.of(service.url, insecure=True))
+        read = {date: network.get("/", tag=None, limit=1).date_s for date in dates}
+    assert read == dates
+
+
 def test_a_certificate_that_nobody_vouches_for_and_the_same_where_somebody_does(
     path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -200,6 +200,19 @@ def test_a_date_of_another_age_is_a_clock_that_disagrees(tmp_path: Path, year: i
         )
 
 
+@pytest.mark.parametrize("weekdays", [False, True])
+def test_where_calendars_end_there_is_no_slot(tmp_path: Path, weekdays: bool) -> None:
+    """Each calendar ends on a day of its own, and the device in TypeScript has another one."""
+    hours = Slots.of_hours("Asia/Tokyo", weekdays=weekdays)
+    assert [hours.at(time_s) is None for time_s in (-1.0, 0.0, 253e9 - 1.0, 253e9)] == [
+        True, False, False, True
+    ]  # fmt: skip
+    plain = document(expires_s=1 << 40)
+    collector = Collector(replace(plain, slots=hours).served())
+    late = device(collector, tmp_path / "ledger", clock=at(253e9))
+    assert refused(late.report, locate=Eye()).reason == "slot"
+
+
 def test_slots_follow_no_zone_of_the_device(tmp_path: Path) -> None:
     """Else the slot would say in which zone somebody is."""
     own = replace(with_slots(), slots=replace(HOURS, zone="localtime"))

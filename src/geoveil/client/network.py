@@ -14,7 +14,7 @@ import time
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from email.utils import parsedate_to_datetime
+from email.utils import format_datetime, parsedate_to_datetime
 from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
 from typing import Protocol
 from unicodedata import ucd_3_2_0
@@ -271,7 +271,9 @@ def _answer(response: HTTPResponse, limit: int) -> Answer:
     else:  # a date, or nothing
         with suppress(ValueError, TypeError, OverflowError):
             wait_s = max(0.0, parsedate_to_datetime(header).timestamp() - time.time())
-    date_s: float | None = None
+    date_s, date = None, response.getheader("Date", "")
     with suppress(ValueError, TypeError, OverflowError):
-        date_s = parsedate_to_datetime(response.getheader("Date", "")).timestamp()
+        made = parsedate_to_datetime(date)
+        if format_datetime(made, usegmt=True) == date:  # the one form in which HTTP writes it
+            date_s = made.timestamp()
     return Answer(response.status, response.headers.get_content_type(), wait_s, body, date_s)

@@ -20,6 +20,8 @@ NAME_LENGTH = 40
 DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 _MINUTES = {"day": 1440, "week": 10_080}
 _LATEST_S = 1 << 40
+_END_S = 253_000_000_000
+"""In the year 9987: calendars end soon after, each on a day of its own, and devices must not differ."""
 _ZONE = re.compile(r"[A-Z][A-Za-z0-9_+-]{0,29}(/[A-Za-z0-9_+-]{1,30}){0,2}")
 """Names of the database begin with a capital; a machine's own time, such as ``localtime``, does not."""
 _UNSEEN = frozenset({"Cc", "Cf", "Cs", "Co", "Zl", "Zp", "Zs"})
@@ -67,15 +69,13 @@ class Slots:
 
     def at(self, time_s: float) -> int | None:
         """The number of the slot at a time in seconds since 1970; ``None`` outside all periods and years."""
-        if self.every == "once":
-            if not self.starts[0] <= time_s < self.starts[-1]:
-                return None
-            return sum(start <= time_s for start in self.starts) - 1
-        zone = self.time_zone
-        try:
-            local = datetime.fromtimestamp(time_s, zone)
-        except (ValueError, OverflowError, OSError):  # before the year 1, or after 9999
+        once = self.every == "once"
+        first, end = (self.starts[0], self.starts[-1]) if once else (0, _END_S)
+        if not first <= time_s < end:
             return None
+        if once:
+            return sum(start <= time_s for start in self.starts) - 1
+        local = datetime.fromtimestamp(time_s, self.time_zone)
         minute = 60 * local.hour + local.minute
         if self.every == "week":
             minute += 1440 * local.weekday()

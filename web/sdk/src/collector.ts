@@ -96,11 +96,12 @@ async function exchange(url: string, request: RequestInit, limit: number, signal
     const onward = response.type === "opaqueredirect" || (response.status >= 300 && response.status < 400);
     const media = (response.headers.get("content-type") ?? "").split(";")[0]!.trim().toLowerCase();
     const retryAfterS = waitOf(response.headers.get("retry-after") ?? "");
-    const date = Date.parse(response.headers.get("date") ?? "");
-    const dateS = Number.isNaN(date) ? undefined : date / 1000;
+    const date = response.headers.get("date") ?? "";
+    const dateMs = Date.parse(date);
+    const dateS = date.length === 29 && new Date(dateMs).toUTCString() === date ? dateMs / 1000 : undefined;
     return { status: onward ? 302 : response.status, media, retryAfterS, body: await readUpTo(response, limit), dateS };
   } catch (problem) {
-    throw problem instanceof Refused ? problem : new Unreachable("no whole answer");
+    throw problem instanceof Refused ? problem : new Unreachable();
   }
 }
 
@@ -196,8 +197,9 @@ export class Collector {
     if (nowS >= expiresS) throw new Refused("expired");
     if (!slots) return undefined;
     const { aheadS } = this;
-    const [slot, theirs] = [nowS, nowS + aheadS].map((timeS) => checkedSlot(slots, timeS));
-    if (slot === undefined || slot === null) throw new Refused("slot");
+    const slot = checkedSlot(slots, nowS);
+    const theirs = checkedSlot(slots, nowS + aheadS);
+    if (slot === null) throw new Refused("slot");
     if (slot !== theirs && Math.abs(aheadS) > CLOCK_SKEW_S) throw new Refused("clocks");
     return slot;
   }

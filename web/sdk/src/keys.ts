@@ -25,11 +25,9 @@ export function newKey(): Uint8Array<ArrayBuffer> {
 }
 
 export async function bitsOf(key: Uint8Array<ArrayBuffer>, mechanism: string, period: Period): Promise<Bits> {
-  const context = `${mechanism} ${period.again} ${period.number}`;
-  const report = await hmac(key, `geoveil report id ${context}`);
-  const draw = await hmac(key, `geoveil report draw ${context}`);
-  const end = await hmac(key, `geoveil report end ${context}`);
-  return { report: hex(report.subarray(0, 16)), draw: draw.slice(0, 16), end: end.slice(0, 16) };
+  const bytesFor = async (use: string): Promise<Uint8Array> =>
+    (await hmac(key, `geoveil report ${use} ${mechanism} ${period.again} ${period.number}`)).slice(0, 16);
+  return { report: hex(await bytesFor("id")), draw: await bytesFor("draw"), end: await bytesFor("end") };
 }
 
 /** The key so many numbers later; nobody can go back from it. */

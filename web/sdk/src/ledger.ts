@@ -269,7 +269,7 @@ function spent(book: Book, origin: string, nowS: number): Spent {
   const cost = (charges: Charge[]): Exact => Exact.sum(charges.map((charge) => charge.epsilonPerKm));
   const slack = (charges: Charge[]): Exact => Exact.sum(charges.map((charge) => charge.slackNats));
   const within = (days: number): Charge[] => book.charges.filter((charge) => Math.abs(charge.day - today) <= days);
-  const operator = book.charges.filter((charge) => charge.campaign.split("/").slice(0, 3).join("/") === origin);
+  const operator = book.charges.filter((charge) => charge.campaign.startsWith(`${origin}/`));
   return {
     reports: book.charges.length,
     lifetime: cost(book.charges),

@@ -5,6 +5,7 @@ import { isObject, isWhole, type Json, type JsonObject } from "./canonical.ts";
 const MOST_SLOTS = 168;
 const NAME = /^(?: |\p{Cn}|[^\p{C}\p{Z}]){1,40}$/u; // up to 40 characters that are seen, or spaces
 const LATEST_S = 2 ** 40;
+const END_S = 2.53e11; // in the year 9987: calendars of other devices end soon after
 const MINUTES = { day: 1440, week: 10080, once: Infinity } as const;
 const ZONE = /^[A-Z][A-Za-z0-9_+-]{0,29}(\/[A-Za-z0-9_+-]{1,30}){0,2}$/;
 const WEEKDAYS = ["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"];
@@ -41,11 +42,12 @@ export function readSlots(values: Json | undefined): Slots {
   return { zone, every: every as Every, names, starts: checkedStarts(starts, every as Every, names.length) };
 }
 
-/** The number of the slot at a time in seconds since 1970; null outside all periods. */
-export function slotAt(slots: Slots, timeS: number): number | null {
-  const { starts, every } = slots;
-  if (every === "once" && !(timeS >= starts[0]! && timeS < starts.at(-1)!)) return null;
-  const now = every === "once" ? timeS : localMinute(slots.zone, every, timeS);
+/** The number of the slot at a time in seconds since 1970; null outside all periods and years. */
+export function slotAt({ starts, every, zone }: Slots, timeS: number): number | null {
+  const once = every === "once";
+  const [first, end] = once ? [starts[0]!, starts.at(-1)!] : [0, END_S];
+  if (!(timeS >= first && timeS < end)) return null;
+  const now = once ? timeS : localMinute(zone, every, timeS);
   return starts.filter((start) => start <= now).length - 1;
 }
 

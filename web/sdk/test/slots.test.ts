@@ -1,8 +1,9 @@
 /** Devices of a campaign with slots: which one they name, and by whose clock. */
 
 import { afterEach, beforeEach, expect, it } from "vitest";
+import { FetchTransport } from "../src/collector.ts";
 import { Device, type DeviceOptions, type Fix, MemoryStorage, Refused } from "../src/index.ts";
-import { readSlots, type Slots } from "../src/slots.ts";
+import { readSlots, slotAt, type Slots } from "../src/slots.ts";
 import { FakeCollector, PARIS, problem, served } from "./collector.ts";
 
 const NOW_S = 1_800_000_000; // 08:00 UTC
@@ -91,6 +92,29 @@ it("is silent outside all periods, and in zones that it does not know", async ()
   expect(await reason((await opened()).report(never))).toBe("slot");
   await answering(NOW_S, { ...SLOTS, zone: "Atlantis/Sea" });
   expect(await reason((await opened()).report(never))).toBe("zone");
+});
+
+it("knows no slot where the calendars of other devices end", async () => {
+  const hours = SLOTS as Slots;
+  const times = [-1, 0, 2.53e11 - 1, 2.53e11];
+  expect(times.map((timeS) => slotAt(hours, timeS) === null)).toEqual([true, false, false, true]);
+  collector.document = await served("paris", { slots: SLOTS, expires: 2 ** 40 });
+  expect(await reason((await opened({ clock: () => 2.53e11 })).report(never))).toBe("slot");
+});
+
+it("reads a date in the one form that HTTP has", async () => {
+  const dates = new Map<string, number | undefined>([
+    ["Fri, 15 Jan 2027 08:00:00 GMT", 1_800_000_000],
+    ["Fri, 31 Dec 9999 23:59:59 GMT", 253_402_300_799],
+    ["Sat, 01 Jan 12000 00:00:00 GMT", undefined],
+    ["Fri, 15 Jan 2027 08:00:00 +0000", undefined],
+    ["Sun, 31 Feb 2027 08:00:00 GMT", undefined],
+    ["soon", undefined],
+  ]);
+  for (const [date, timeS] of dates) {
+    collector.next.push({ status: 200, headers: { date } });
+    expect((await new FetchTransport().get(collector.link, 1)).dateS, date).toBe(timeS);
+  }
 });
 
 it("reads names with characters that no Unicode has so far, as a newer service may give them, and none unseen", () => {
