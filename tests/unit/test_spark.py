@@ -187,6 +187,10 @@ def test_folders_of_files_are_frames(session: Any, people: Path, tmp_path: Path)
         spark.dataset_frame(session, str(tmp_path), Reading(format="csv", delimiter=";"))
     for name in ("a.csv", "b.csv"):
         (tmp_path / name).write_text("who,lat,lng\nme,48.86,2.31\n")
+    for coded in ("utf-16", "utf-16-le"):
+        (tmp_path / "c.csv").write_bytes("lat,lng\n48.85,2.3\n".encode(coded))
+        with pytest.raises(InvalidFile, match="must hold CSV text in UTF-8"):
+            spark.dataset_frame(session, str(tmp_path / "c.csv"), Reading(format="csv"))
     (tmp_path / "c.csv").write_text("when,where\n1,2\n")
     mixed = spark.dataset_frame(session, str(tmp_path), Reading(format="csv"))
     with pytest.raises(

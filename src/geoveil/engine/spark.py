@@ -208,6 +208,8 @@ def dataset_frame(session: Any, source: str, reading: Reading) -> Any:
             f"{source} must be there and hold {kind.value} files that have the same columns; Spark cannot "
             "read it; --debug shows what it said"
         ) from failure
+    if any(strange in name for name in frame.columns for strange in "\0\ufffd"):
+        raise InvalidFile(f"{source} must hold CSV text in UTF-8; save its files again as that")
     if frame.columns and frame.columns[0].strip('"').lower().startswith("sep="):
         raise InvalidFile(
             f"{source} must begin with the names of its columns; its first line says sep=, which Spark takes "
