@@ -1,16 +1,23 @@
-"""Real servers for tests: ``geoveil serve`` as a process of its own on a free loopback port."""
+"""Real servers for tests: ``geoveil serve`` as a process of its own on a free loopback port.
+
+Most are copies of one process that has loaded everything, which no server needs to do again.
+"""
 
 from __future__ import annotations
 
+import atexit
 import base64
 import json
 import os
 import secrets
+import select
 import signal
+import socket
 import subprocess
 import sys
 import time
-from contextlib import closing
+from contextlib import closing, suppress
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -55,9 +62,10 @@ class Live:
         self.log = folder / "server.log"
         self.port = 0
         self.token = TOKEN
-        self.program = ["-m", "geoveil"]
+        self.program: list[str] = []
+        """What Python runs in the place of a copy."""
         self.printed = ""
-        self.process: subprocess.Popen[str] | None = None
+        self.process: subprocess.Popen[str] | Copy | None = None
 
     @property
     def url(self) -> str:
@@ -69,25 +77,21 @@ class Live:
             f"--{name.replace('_', '-')}" + ("" if value is True else f"={value}")
             for name, value in self.settings.items()
         ]
-        command = [
-            sys.executable,
-            *self.program,
-            "serve",
-            "--json",
-            f"--port={self.port}",
-            *flags,
-        ]
+        words = ["serve", "--json", f"--port={self.port}", *flags]
         environment = {name: text for name, text in os.environ.items() if "GEOVEIL_" not in name}
         environment |= {"GEOVEIL_DATABASE": self.database, "GEOVEIL_OPERATOR_TOKEN": self.token}
         with self.log.open("a") as errors:
-            self.process = subprocess.Popen(
-                command,
-                env=environment,
-                stdout=subprocess.PIPE,
-                stderr=errors,
-                text=True,
-                cwd=self.folder,
-            )
+            if self.program or sys.platform != "linux":
+                self.process = subprocess.Popen(
+                    [sys.executable, *(self.program or ["-m", "geoveil"]), *words],
+                    env=environment,
+                    stdout=subprocess.PIPE,
+                    stderr=errors,
+                    text=True,
+                    cwd=self.folder,
+                )
+            else:
+                self.process = _copies().start(words, environment, self.folder, errors.fileno())
         self.printed = self._announcement()
         self.port = int(json.loads(self.printed)["url"].rpartition(":")[2])
         return self
@@ -152,3 +156,125 @@ class Live:
     def mechanism(self, campaign: str) -> dict[str, Any]:
         with self.client() as client:
             return dict(client.get(f"/api/campaigns/{campaign}/mechanism").json())
+
+
+# --- Copies of a process: to load the service takes a second of the processor, and to fork nearly nothing
+
+
+class Copy:
+    """A copy that became ``geoveil``, with what tests need of :class:`subprocess.Popen`."""
+
+    def __init__(self, printed: int, told: int) -> None:
+        self.stdout = os.fdopen(printed)
+        self._told = told
+        self.pid = self._number()
+        self.returncode: int | None = None
+
+    def _number(self) -> int:
+        return int.from_bytes(os.read(self._told, 8), "big")
+
+    def send_signal(self, number: int) -> None:
+        os.kill(self.pid, number)
+
+    def wait(self, timeout_s: float) -> int:
+        if self.returncode is None:
+            if not select.select([self._told], [], [], timeout_s)[0]:
+                raise subprocess.TimeoutExpired("geoveil", timeout_s)
+            self.returncode = os.waitstatus_to_exitcode(self._number())
+            os.close(self._told)
+        return self.returncode
+
+
+class Copies:
+    """The process that copies are made of; it ends with this one."""
+
+    def __init__(self) -> None:
+        self._asking, asked = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        code = "import sys; from server.live import become_copy; become_copy(int(sys.argv[1]))"
+        tests = str(Path(__file__).resolve().parents[1])
+        path = os.pathsep.join(filter(None, (tests, os.environ.get("PYTHONPATH"))))
+        with asked:
+            self._process = subprocess.Popen(
+                [sys.executable, "-c", code, str(asked.fileno())],
+                env=os.environ | {"PYTHONPATH": path},
+                pass_fds=[asked.fileno()],
+            )
+        atexit.register(self._end)
+
+    def _end(self) -> None:
+        self._asking.close()
+        self._process.wait(HANG_S)
+
+    def start(
+        self, words: list[str], environment: dict[str, str], folder: Path, errors: int
+    ) -> Copy:
+        import resource
+
+        (printed, printing), (told, telling) = os.pipe(), os.pipe()
+        files = resource.getrlimit(resource.RLIMIT_NOFILE)
+        message = json.dumps([words, environment, str(folder), files]).encode()
+        socket.send_fds(self._asking, [message], [printing, errors, telling])
+        os.close(printing)
+        os.close(telling)
+        return Copy(printed, told)
+
+
+@cache
+def _copies() -> Copies:
+    return Copies()
+
+
+def become_copy(asked: int) -> None:
+    """Load all that a server does, then copy this process as often as asked; every copy is ``geoveil``."""
+    import resource
+
+    import uvicorn.lifespan.on
+    import uvicorn.loops.auto  # noqa: F401
+
+    from geoveil.cli import main, serve  # noqa: F401
+    from geoveil.server import round_documents, run  # noqa: F401
+
+    own = msgspec.convert(LYON, CampaignSettings)
+    round_documents.first_documents(own, "lyon", int(time.time()))  # loads what designs need
+    for number in (signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    assert len(list(Path("/proc/self/task").iterdir())) == 1  # a copy would have one alone
+    with socket.socket(fileno=asked) as asking:
+        while True:
+            message, files, _, _ = socket.recv_fds(asking, 2**20, 3)
+            if not message:
+                return
+            if not os.fork():
+                break
+            for each in files:
+                os.close(each)
+            with suppress(ChildProcessError):  # what ended counts as time of this process
+                while os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG):
+                    pass
+    _lived(files)
+    words, environment, folder, limits = json.loads(message)
+    resource.setrlimit(resource.RLIMIT_NOFILE, tuple(limits))
+    os.chdir(folder)
+    os.environ.clear()
+    os.environ.update(environment)
+    sys.path.remove(str(Path(__file__).resolve().parents[1]))
+    sys.argv[1:] = words
+    main()
+
+
+def _lived(files: list[int]) -> None:
+    """Fork once more: the child goes on as a server, and its parent tells its number and how it ended."""
+    printing, errors, telling = files
+    number = os.fork()
+    if number:
+        os.close(printing)
+        os.write(telling, number.to_bytes(8, "big"))
+        os.write(telling, os.waitpid(number, 0)[1].to_bytes(8, "big"))
+        os._exit(0)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    os.dup2(printing, 1)
+    os.dup2(errors, 2)
+    for each in files:
+        os.close(each)
+    sys.stdout, sys.stderr = os.fdopen(1, "w", closefd=False), os.fdopen(2, "w", 1, closefd=False)
