@@ -91,10 +91,13 @@ def test_few_packages_are_needed_and_no_address_is_locked(project: str, needs: s
     assert all("integrity" in entry and "resolved" not in entry for entry in locked.values())
 
 
-def test_the_package_of_the_device_carries_its_licence() -> None:
-    steps = json.loads((node_tools.SDK / "package.json").read_text(encoding="utf-8"))["scripts"]
-    assert "cp ../../LICENSE ." in steps["prepack"]  # npm takes it from beside the package only
+def test_the_package_of_the_device_carries_its_licence_and_is_found_by_every_loader() -> None:
+    package = json.loads((node_tools.SDK / "package.json").read_text(encoding="utf-8"))
+    assert "cp ../../LICENSE ." in package["scripts"]["prepack"]  # npm takes it from beside it only
     assert (node_tools.SDK / "../../LICENSE").is_file()
+    entry, types = "./dist/index.js", "./dist/index.d.ts"
+    assert package["exports"] == {".": {"types": types, "default": entry}}  # for require too
+    assert (package["main"], package["types"]) == (entry, types)  # for those who read no exports
 
 
 # --- Node and the built pages

@@ -5,6 +5,9 @@ export interface JsonObject {
   [name: string]: Json;
 }
 
+/** Bytes in memory of their own, as WebCrypto takes them: written so for apps with a compiler before 5.7, too. */
+export type Bytes = ReturnType<typeof Uint8Array.from>;
+
 const LARGEST = 2 ** 53;
 const DEEPEST = 64; // no document or answer is nested so deeply
 const TOKENS = /"[^"\\]*(?:\\.[^"\\]*)*"|[[\]{}:]/g; // a text with its escapes, or what opens, ends and names
@@ -36,7 +39,7 @@ export function hex(bytes: Uint8Array): string {
 }
 
 /** The bytes of hexadecimal text; undefined for any other text. */
-export function unhex(text: string): Uint8Array<ArrayBuffer> | undefined {
+export function unhex(text: string): Bytes | undefined {
   if (!/^(?:[0-9a-f]{2})*$/.test(text)) return undefined;
   return Uint8Array.from({ length: text.length / 2 }, (_, at) => Number.parseInt(text.slice(2 * at, 2 * at + 2), 16));
 }

@@ -1,6 +1,6 @@
 /** A campaign's collector as a device sees it: its address, documents checked, reports handed over. */
 
-import { isObject, type Json, strictJson } from "./canonical.ts";
+import { type Bytes, isObject, type Json, strictJson } from "./canonical.ts";
 import { CAMPAIGN, LARGEST_ANSWER, MechanismDocument, type Promised } from "./document.ts";
 import { Exact } from "./exact.ts";
 import type { Charge } from "./ledger.ts";
@@ -106,20 +106,20 @@ async function exchange(url: string, request: RequestInit, limit: number, signal
 }
 
 async function readUpTo(response: Response, limit: number): Promise<Uint8Array> {
-  const pieces: Uint8Array<ArrayBuffer>[] = [];
-  let size = 0;
   const reader = response.body?.getReader();
+  if (!reader) return new Uint8Array(await response.arrayBuffer()); // no streams here, or nothing to read
+  const pieces: Bytes[] = [];
+  let size = 0;
   for (;;) {
-    const piece = await reader?.read();
-    if (!piece || piece.done) break;
-    pieces.push(piece.value);
-    size += piece.value.length;
+    const { done, value } = await reader.read();
+    if (done) return new Uint8Array(await new Blob(pieces).arrayBuffer());
+    pieces.push(value);
+    size += value.length;
     if (size > limit) {
-      await reader?.cancel();
+      await reader.cancel();
       throw new Refused("answer", "size");
     }
   }
-  return new Uint8Array(await new Blob(pieces).arrayBuffer());
 }
 
 function waitOf(header: string): number {

@@ -5,7 +5,7 @@
  * number of tabs and workers may share one.
  */
 
-import { hex, isNumber, isObject, isWhole, unhex } from "./canonical.ts";
+import { type Bytes, hex, isNumber, isObject, isWhole, unhex } from "./canonical.ts";
 import type { Promised } from "./document.ts";
 import { Exact, leftOf } from "./exact.ts";
 import { type Again, type Bits, bitsOf, movedOn, newKey, type Period } from "./keys.ts";
@@ -326,7 +326,7 @@ function openCampaign(book: Book, name: string, period: Period): Page {
 }
 
 /** The key of a report to come; a new one where there is none that reaches it. */
-async function keyFor(book: Book, current: Round, period: Period): Promise<Uint8Array<ArrayBuffer>> {
+async function keyFor(book: Book, current: Round, period: Period): Promise<Bytes> {
   const page = openCampaign(book, current.campaign, period);
   const behind = period.number - (page.next ?? 0);
   if (page.key === null || page.again !== period.again || behind < 0 || behind > MOST_STEPS) {

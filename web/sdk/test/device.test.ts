@@ -578,6 +578,16 @@ describe("what comes back", () => {
     expect((await device.history())[0]).toMatchObject({ state: "refused", problem: "mechanism-expired" });
   });
 
+  it("is read where answers are no streams, as in React Native", async () => {
+    const { fetch } = globalThis;
+    const plain = vi.spyOn(globalThis, "fetch").mockImplementation(async (...request) => {
+      const response = await fetch(...request);
+      return Object.defineProperty(response, "body", { value: undefined });
+    });
+    expect((await (await opened()).report(PARIS)).acknowledged).toBe(true);
+    plain.mockRestore();
+  });
+
   it("an answer that is not a collector's is no acknowledgement", async () => {
     for (const body of ['{"status":"counted"}', '{"id":"0","status":"counted"}', "", "[]"]) {
       const device = await opened();
