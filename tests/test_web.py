@@ -100,6 +100,20 @@ def test_the_package_of_the_device_carries_its_licence_and_is_found_by_every_loa
     assert (package["main"], package["types"]) == (entry, types)  # for those who read no exports
 
 
+def test_the_readme_of_the_package_needs_no_other_page_and_names_all_options_and_reasons() -> None:
+    readme = (node_tools.SDK / "README.md").read_text(encoding="utf-8")
+    assert [link for link in re.findall(r"\]\(([^)]*)\)", readme) if "://" not in link] == []
+    options = (node_tools.SDK / "src" / "device.ts").read_text(encoding="utf-8")
+    for interface in ("DeviceOptions", "ReportOptions"):
+        block = options.partition(f"export interface {interface} {{")[2].partition("\n}")[0]
+        names = re.findall(r"^  readonly (\w+)", block, re.MULTILINE)
+        assert len(names) > 1
+        assert [name for name in names if f"`{name}" not in readme] == []
+    table = readme.partition("## Why nothing was reported")[2].partition("\n## ")[0]
+    own = set(REASONS) - ANCHORED
+    assert set(re.findall(r"`([a-z-]+)`(?=[^|]*\|[^|]*\|$)", table, re.MULTILINE)) == own
+
+
 # --- Node and the built pages
 
 
