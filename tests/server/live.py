@@ -52,6 +52,9 @@ def cells_of(mechanism: dict[str, Any]) -> int:
     return len(base64.b64decode(mechanism["weights"])) // 4
 
 
+_PROGRAM = ["-m", "geoveil"]
+
+
 class Live:
     """A server that can be started, stopped and killed, again and again, over one database."""
 
@@ -66,6 +69,13 @@ class Live:
         """What Python runs in the place of a copy."""
         self.printed = ""
         self.process: subprocess.Popen[str] | Copy | None = None
+
+    @classmethod
+    def whole(cls, folder: Path) -> Live:
+        """Begins as it does for operators, with nothing loaded: where the start itself is looked at."""
+        server = cls(folder)
+        server.program = _PROGRAM
+        return server
 
     @property
     def url(self) -> str:
@@ -83,7 +93,7 @@ class Live:
         with self.log.open("a") as errors:
             if self.program or sys.platform != "linux":
                 self.process = subprocess.Popen(
-                    [sys.executable, *(self.program or ["-m", "geoveil"]), *words],
+                    [sys.executable, *(self.program or _PROGRAM), *words],
                     env=environment,
                     stdout=subprocess.PIPE,
                     stderr=errors,
