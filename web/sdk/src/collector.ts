@@ -83,7 +83,10 @@ export class FetchTransport implements Transport {
 }
 
 async function exchange(url: string, request: RequestInit, limit: number, signal?: AbortSignal): Promise<Answer> {
-  const late = AbortSignal.timeout(TIMEOUT_MS);
+  const controller = new AbortController(); // not every browser joins signals
+  const end = (): void => controller.abort();
+  const timer = setTimeout(end, TIMEOUT_MS);
+  signal?.addEventListener("abort", end);
   try {
     const response = await fetch(url, {
       ...request,
@@ -91,7 +94,7 @@ async function exchange(url: string, request: RequestInit, limit: number, signal
       cache: "no-store", // a tag of the collector's choosing could mark a device
       redirect: "manual",
       referrerPolicy: "no-referrer",
-      signal: signal ? AbortSignal.any([signal, late]) : late,
+      signal: controller.signal,
     });
     const onward = response.type === "opaqueredirect" || (response.status >= 300 && response.status < 400);
     const media = (response.headers.get("content-type") ?? "").split(";")[0]!.trim().toLowerCase();
@@ -102,6 +105,9 @@ async function exchange(url: string, request: RequestInit, limit: number, signal
     return { status: onward ? 302 : response.status, media, retryAfterS, body: await readUpTo(response, limit), dateS };
   } catch (problem) {
     throw problem instanceof Refused ? problem : new Unreachable();
+  } finally {
+    clearTimeout(timer);
+    signal?.removeEventListener("abort", end);
   }
 }
 

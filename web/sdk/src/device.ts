@@ -119,10 +119,10 @@ export class Device {
   private constructor(url: string | URL, options: DeviceOptions) {
     this.address = new Address(url, options.insecure ?? false);
     this.options = options;
-    positive("maxEpsilonPerKm", options.maxEpsilonPerKm);
-    if (options.promisePerKm !== undefined) positive("promisePerKm", options.promisePerKm);
-    const optional = (name: "budgetPerDayPerKm" | "budgetPerYearPerKm"): number | undefined =>
+    const optional = (name: "budgetPerDayPerKm" | "budgetPerYearPerKm" | "promisePerKm"): number | undefined =>
       options[name] === undefined ? undefined : positive(name, options[name]);
+    positive("maxEpsilonPerKm", options.maxEpsilonPerKm);
+    optional("promisePerKm");
     this.limits = {
       lifetime: positive("budgetPerKm", options.budgetPerKm),
       slack: positive("slackBudgetNats", options.slackBudgetNats ?? Math.max(10, options.budgetPerKm)),
