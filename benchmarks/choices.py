@@ -1,9 +1,10 @@
-"""``python -m benchmarks.choices choice|drift|bursts|hours``: people who choose, move, and live by the hour.
+"""``python -m benchmarks.choices choice|drift|bursts|hours|fakes``: people who choose, move, live by hours.
 
 ``choice``: how many people may choose a strong promise before the map suffers, on real cities; how often a
 choice that depends on the place is found, and one that does not is called so. ``drift``: people who move
 after three of four rounds, and campaigns that stand still. ``bursts``: the attacks of the corpus in one of
-four rounds. ``hours``: maps of 24 hours against hours fitted alone. Errors are earth mover's distances in
+four rounds. ``hours``: maps of 24 hours against hours fitted alone. ``fakes``: one cell named by fakes in one
+of the hours, how far its map moves and whether the alarm is raised. Errors are earth mover's distances in
 kilometres. Without the data of a city, what needs it is left out.
 """
 
@@ -13,7 +14,7 @@ import argparse
 import csv
 import gzip
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cache, partial
@@ -90,8 +91,8 @@ def choice(folder: Path, seeds: int, named: str) -> Iterator[str]:
             together, alone = np.mean(errors, axis=0)
             shares = " : ".join(f"{100 * share:.0f}" for share in mix)
             yield f"| {city.name} | {shares} % | {together:.4f} | {alone:.4f} |"
-        found, claimed = _dependence(city, levels, 10 * seeds)
-        yield f"| {city.name} | dependence found in {found}, claimed in {claimed} of {10 * seeds} | | |"
+        found, claimed = _dependence(city, levels, 5 * seeds)
+        yield f"| {city.name} | dependence found in {found}, claimed in {claimed} of {5 * seeds} | | |"
 
 
 def _error(city: City, tallies: list[gv.Tally]) -> float:
@@ -169,17 +170,7 @@ def hours(folder: Path, seeds: int, named: str) -> Iterator[str]:
     path = folder / "foursquare-nyc.csv.gz"
     if named not in path.name or not path.exists():
         return
-    lat, lng, times = _rows(path)
-    south, west, north, east = _NEW_YORK
-    grid = gv.Grid.from_box(south=south, west=west, north=north, east=east, cell_km=1.0)
-    cells = grid.locate(lat=lat, lng=lng, outside="clamp")
-    inside = (lat >= south) & (lat <= north) & (lng >= west) & (lng <= east)
-    zone = ZoneInfo("America/New_York")
-    local = [datetime.fromisoformat(time).astimezone(zone).hour for time in times]
-    truths = {
-        hour: np.bincount(cells[inside & (np.array(local) == hour)], minlength=grid.size)
-        for hour in range(24)
-    }
+    grid, truths = _by_hour(path)
     people = sum(int(counts.sum()) for counts in truths.values())
     yield f"New York, {people:,} check-ins in 24 hours, {grid.size} cells of 1 km"
     yield "| ε·cell | camouflage | hours alone (km) | from the pooled map (km) | share | begins at |"
@@ -208,6 +199,65 @@ def hours(folder: Path, seeds: int, named: str) -> Iterator[str]:
                 f"| {steepness:g} | {camouflage:g} | {np.mean(alone):.4f} | {np.mean(together):.4f} | "
                 f"{share:.3f} (line {most}) | {', '.join(sorted(began))} |"
             )
+
+
+def _by_hour(path: Path) -> tuple[gv.Grid, dict[int, IntArray]]:
+    """The check-ins of New York in cells of a kilometre, by the hour of the day."""
+    lat, lng, times = _rows(path)
+    south, west, north, east = _NEW_YORK
+    grid = gv.Grid.from_box(south=south, west=west, north=north, east=east, cell_km=1.0)
+    cells = grid.locate(lat=lat, lng=lng, outside="clamp")
+    inside = (lat >= south) & (lat <= north) & (lng >= west) & (lng <= east)
+    zone = ZoneInfo("America/New_York")
+    local = np.array([datetime.fromisoformat(time).astimezone(zone).hour for time in times])
+    return grid, {
+        hour: np.bincount(cells[inside & (local == hour)], minlength=grid.size)
+        for hour in range(24)
+    }
+
+
+def fakes(folder: Path, seeds: int, named: str) -> Iterator[str]:
+    """Fakes at one cell in one hour: how far its map moves, and whether the alarm of all is raised."""
+    path = folder / "foursquare-nyc.csv.gz"
+    if named not in path.name or not path.exists():
+        return
+    grid, truths = _by_hour(path)
+    people = {hour: int(counts.sum()) for hour, counts in truths.items()}
+    quiet, busy = (best(people, key=people.__getitem__) for best in (min, max))
+    every = sum(people.values())
+    cases = [(quiet, people[quiet], round(share * every)) for share in (0.001, 0.01, 0.05)]
+    cases += [(busy, 10_000, sent) for sent in (100, 500)]
+    yield "| ε·cell | hour | honest | fakes | their cell moves by | × their share | alarm of all |"
+    yield "|---|---|---|---|---|---|---|"
+    for steepness in (1.0, 2.0):
+        mechanism = gv.elastic(grid, epsilon_per_km=steepness, between="cells")
+        for hour, honest, sent in cases:
+            runs = [
+                _in_one_hour(mechanism, truths, hour, honest, sent, run) for run in range(seeds)
+            ]
+            moved, of_all = np.mean(runs, axis=0)
+            yield (
+                f"| {steepness:g} | {hour} | {honest:,} | {sent:,} | {moved:.3f} | "
+                f"{moved * (honest + sent) / sent:.1f} | {100 * of_all:.0f} % |"
+            )
+
+
+def _in_one_hour(
+    mechanism: gv.Channel, truths: Mapping[int, IntArray], hour: int, honest: int, sent: int, seed: int
+) -> tuple[float, bool]:  # fmt: skip
+    """How far fakes move the cell that they name in the map of the hour, and whether they raise the alarm."""
+    cell = int(np.random.default_rng(seed).integers(mechanism.space.size))
+    tallies = {}
+    for slot, counts in truths.items():
+        number = honest if slot == hour else int(counts.sum())
+        tallies[str(slot)] = _said(mechanism, counts / counts.sum(), number, 100 * seed + slot)
+    named = np.zeros(mechanism.report_count, dtype=np.int64)
+    named[cell] = sent
+    tallies[str(hour)] += gv.Tally(mechanism, named)
+    maps = gv.IterativeBayesianUpdate().fit_slots(tallies)
+    of_all = gv.PoisoningAlarm().check(list(tallies.values()), maps.pooled)
+    true = truths[hour][cell] / truths[hour].sum()
+    return float(maps[str(hour)].distribution[cell] - true), of_all.raised
 
 
 def bursts(folder: Path, seeds: int, named: str) -> Iterator[str]:
@@ -247,7 +297,7 @@ def _burst(setting: Setting, name: str, share: float, seed: int) -> tuple[bool, 
     return 3 in standing.aside, moved[0], moved[1]
 
 
-WHAT = {"choice": choice, "drift": drift, "hours": hours, "bursts": bursts}
+WHAT = {"choice": choice, "drift": drift, "hours": hours, "bursts": bursts, "fakes": fakes}
 
 
 def main() -> int:

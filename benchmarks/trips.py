@@ -5,7 +5,7 @@ Trips are consecutive check-ins of one user within eight hours, each its own per
 the common part of commuters, Σ min of two flow matrices: 1 where they agree. ``--quick`` is one seed at one
 promise. ``--time 24x16,100000`` measures how long so many drawn trips between so many cells take instead,
 and the memory of the whole process. ``--worlds 40`` asks of made-up worlds, so many of each, how often
-intervals hold the share that stays.
+intervals hold the share that stays. ``--fakes 5`` sends fakes among the trips, so often of each kind.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from geoveil.arrays import FloatArray, IntArray
 from geoveil.papers.data import default_folder
 from geoveil.trips.flows import Flows
 from geoveil.trips.flows import blocks as trip_blocks
+from geoveil.trips.pairs import TripTally
 
 CITIES = {
     "New York": (
@@ -125,11 +126,11 @@ class Case:
     def __str__(self) -> str:
         return f"{self.epsilon_per_km:g},{self.camouflage:g},{self.between}"
 
-    def lines(self, city: CityTrips, seeds: int) -> Iterator[str]:
-        """The scores and how much the intervals hold, over all seeds."""
+    def trips(self, city: CityTrips) -> gv.Trips:
+        """Reports under the mechanism for where trips truly begin and end."""
         truth = city.truth()
         prior = (truth.sum(axis=0) + truth.sum(axis=1)) / 2
-        trips = gv.Trips(
+        return gv.Trips(
             gv.elastic(
                 city.grid,
                 prior,
@@ -138,6 +139,10 @@ class Case:
                 between=self.between,
             )
         )
+
+    def lines(self, city: CityTrips, seeds: int) -> Iterator[str]:
+        """The scores and how much the intervals hold, over all seeds."""
+        truth, trips = city.truth(), self.trips(city)
         scores, spent = [], 0.0
         covered: list[float] = []
         stays: list[tuple[float, float]] = []
@@ -205,6 +210,53 @@ def timed(asked: str) -> Iterator[str]:
     stay = float((origins == destinations).mean())
     yield f"the share that stays: {low:.3f}–{high:.3f}, truth {stay:.3f}"
     yield f"memory {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20:.2f} GiB"
+
+
+_ATTACKS = (
+    "one pair, anywhere", "the largest flow", "inverse, a pair up", "inverse, the largest flow down",
+)  # fmt: skip
+
+
+def sent(
+    name: str, truth: FloatArray, rows: FloatArray, seed: int
+) -> tuple[FloatArray, tuple[int, int]]:
+    """(reports, reports): how often fakes send each pair, and the pair of cells that they aim at.
+
+    The inverse kernel F (CF = 1) says what each pair of reports weighs for a flow: W = F_o ⊗ F_d.
+    """
+    begun, ended = np.random.default_rng(seed).integers(len(truth), size=2).tolist()
+    if "largest" in name:
+        begun, ended = map(int, np.unravel_index(int(truth.argmax()), truth.shape))
+    shares = np.zeros((rows.shape[1],) * 2)
+    if "inverse" not in name:
+        shares[begun, ended] = 1.0
+        return shares, (begun, ended)
+    inverse = np.linalg.pinv(rows)
+    weights = np.outer(inverse[:, begun], inverse[:, ended])
+    shares = np.maximum(-weights if "down" in name else weights, 0.0)
+    return shares / shares.sum(), (begun, ended)
+
+
+def fakes(city: CityTrips, case: Case, seeds: int) -> Iterator[str]:
+    """How far fakes move flows, from those of the same trips without them."""
+    trips, truth = case.trips(city), city.truth()
+    rows = trips.mechanism.matrix()
+    honest = [trips.tally(*city.reports(trips, case.between, seed)) for seed in range(seeds)]
+    plain = [trips.fit(tally).matrix for tally in honest]
+    for name in _ATTACKS:
+        for share in (0.001, 0.01, 0.05):
+            runs = []
+            for seed, (tally, before) in enumerate(zip(honest, plain, strict=True)):
+                shares, pair = sent(name, truth, rows, seed)
+                number = round(share * tally.total / (1 - share))
+                drawn = np.random.default_rng(seed).multinomial(number, shares.ravel())
+                first, second = np.divmod(np.flatnonzero(drawn), len(shares))
+                poisoned = tally + TripTally(trips.mechanism, first, second, drawn[drawn > 0])
+                change = (trips.fit(poisoned).matrix - before) / share
+                districts_moved = _summed(city.grid, change)
+                runs.append((change[pair], districts_moved.max(), districts_moved.min()))
+            moved, up, down = np.mean(runs, axis=0)
+            yield f"| {case} | {name} | {100 * share:g} % | {moved:+.1f} | {up:+.1f} | {down:+.1f} |"
 
 
 _WORLDS = (
@@ -279,6 +331,7 @@ def main(given: Sequence[str] | None = None) -> int:
     parser.add_argument("--seeds", type=int, default=3, help="how many the scores are a mean of")
     parser.add_argument("--time", metavar="CELLS,TRIPS", help="how long, such as 24x16,100000")
     parser.add_argument("--worlds", type=int, metavar="N", help="N made-up worlds of each kind")
+    parser.add_argument("--fakes", type=int, metavar="N", help="fakes among the trips, N times")
     parser.add_argument(
         "cases", nargs="*", help="such as 0.5,0,cells: ε per km, camouflage, between; else all"
     )
@@ -288,6 +341,13 @@ def main(given: Sequence[str] | None = None) -> int:
             print(line, flush=True)
         return 0
     city = CityTrips.load(asked.city)
+    if asked.fakes:
+        print("| case | fakes | share | flow aimed at, × the share | districts up | down |")
+        print("|---|---|---|---|---|---|")
+        for epsilon, camouflage in ((2.0, 0.0), (1.0, 0.5)):
+            for line in fakes(city, Case(epsilon, camouflage, "cells"), asked.fakes):
+                print(line, flush=True)
+        return 0
     print(
         "| | raw reports | product of marginals | flows | × raw | stays | districts covered | processor |"
     )
