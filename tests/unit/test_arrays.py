@@ -13,7 +13,8 @@ from threadpoolctl import threadpool_info, threadpool_limits
 import geoveil as gv
 from geoveil.arrays import one_blas_thread
 from geoveil.errors import InvalidInput
-from geoveil.release import GroupedRelease
+from geoveil.release import GroupedRelease, MergedPlaces
+from geoveil.space import MaskedGrid
 from geoveil.verify.guard import GuardedUpdate
 
 
@@ -87,6 +88,9 @@ def test_a_series_whose_labels_are_no_positions_is_refused_wherever_cells_are_me
         lambda given: release.sample(given, randomness=gv.seeded(1)),
         lambda given: gv.CountRelease(people=10, prior=given / 10, multiplier=1.0).leakage_bits,
         lambda given: GroupedRelease(people=10, prior=given / 10, multiplier=1.0, groups=5).epsilon,
+        MergedPlaces(((0,), (1, 2))).counts,
+        MergedPlaces(((0,), (1, 2))).prior,
+        lambda given: MaskedGrid(grid, given > 2).cells,
         lambda given: places.to_geojson({"people": given})["features"],
     ]
     for take in takers:

@@ -203,11 +203,13 @@ class MergedPlaces:
 
     def counts(self, counts: npt.ArrayLike) -> IntArray:
         """Counts (…, places) on the merged places."""
-        return np.asarray(self._sums(np.asarray(counts)), dtype=np.int64)
+        return np.asarray(self._sums(np.asarray(by_position("counts", counts))), dtype=np.int64)
 
     def prior(self, prior: npt.ArrayLike) -> npt.NDArray[np.float64]:
         """Priors (…, places) on the merged places."""
-        return np.asarray(self._sums(np.asarray(prior, dtype=np.float64)), dtype=np.float64)
+        return np.asarray(
+            self._sums(np.asarray(by_position("prior", prior), dtype=np.float64)), dtype=np.float64
+        )
 
     def _sums(self, values: npt.NDArray[np.generic]) -> npt.NDArray[np.generic]:
         if values.ndim == 0 or values.shape[-1] != self.places:
