@@ -4,7 +4,7 @@
 choice that depends on the place is found, and one that does not is called so. ``drift``: people who move
 after three of four rounds, and campaigns that stand still. ``bursts``: the attacks of the corpus in one of
 four rounds. ``hours``: maps of 24 hours against hours fitted alone. ``fakes``: one cell named by fakes in one
-of the hours, how far its map moves and whether the alarm is raised. Errors are earth mover's distances in
+of the hours, how far its map moves and which alarm is raised. Errors are earth mover's distances in
 kilometres. Without the data of a city, what needs it is left out.
 """
 
@@ -217,7 +217,7 @@ def _by_hour(path: Path) -> tuple[gv.Grid, dict[int, IntArray]]:
 
 
 def fakes(folder: Path, seeds: int, named: str) -> Iterator[str]:
-    """Fakes at one cell in one hour: how far its map moves, and whether the alarm of all is raised."""
+    """Fakes at one cell in one hour: how far its map moves, and which alarm is raised."""
     path = folder / "foursquare-nyc.csv.gz"
     if named not in path.name or not path.exists():
         return
@@ -227,25 +227,32 @@ def fakes(folder: Path, seeds: int, named: str) -> Iterator[str]:
     every = sum(people.values())
     cases = [(quiet, people[quiet], round(share * every)) for share in (0.001, 0.01, 0.05)]
     cases += [(busy, 10_000, sent) for sent in (100, 500)]
-    yield "| ε·cell | hour | honest | fakes | their cell moves by | × their share | alarm of all |"
-    yield "|---|---|---|---|---|---|---|"
+    yield "| ε·cell | hour | honest | fakes | their cell moves by | × their share | alarm of all | of slots |"
+    yield "|---|---|---|---|---|---|---|---|"
     for steepness in (1.0, 2.0):
         mechanism = gv.elastic(grid, epsilon_per_km=steepness, between="cells")
         for hour, honest, sent in cases:
             runs = [
                 _in_one_hour(mechanism, truths, hour, honest, sent, run) for run in range(seeds)
             ]
-            moved, of_all = np.mean(runs, axis=0)
+            moved, of_all, of_slots = np.mean(runs, axis=0)
             yield (
                 f"| {steepness:g} | {hour} | {honest:,} | {sent:,} | {moved:.3f} | "
-                f"{moved * (honest + sent) / sent:.1f} | {100 * of_all:.0f} % |"
+                f"{moved * (honest + sent) / sent:.1f} | {100 * of_all:.0f} % | {100 * of_slots:.0f} % |"
             )
+        honest_runs = [
+            _in_one_hour(mechanism, truths, busy, people[busy], 0, 500 + run)
+            for run in range(5 * seeds)
+        ]
+        _, of_all, of_slots = np.sum(honest_runs, axis=0, dtype=int)
+        yield f"| {steepness:g} | none | | 0 | | | {of_all} of {5 * seeds} | {of_slots} of {5 * seeds} |"
 
 
 def _in_one_hour(
     mechanism: gv.Channel, truths: Mapping[int, IntArray], hour: int, honest: int, sent: int, seed: int
-) -> tuple[float, bool]:  # fmt: skip
-    """How far fakes move the cell that they name in the map of the hour, and whether they raise the alarm."""
+) -> tuple[float, bool, bool]:  # fmt: skip
+    """How far fakes move the cell that they name in the map of the hour, and whether they raise the alarm:
+    that of all hours together, and that of every hour, in this one."""
     cell = int(np.random.default_rng(seed).integers(mechanism.space.size))
     tallies = {}
     for slot, counts in truths.items():
@@ -254,10 +261,12 @@ def _in_one_hour(
     named = np.zeros(mechanism.report_count, dtype=np.int64)
     named[cell] = sent
     tallies[str(hour)] += gv.Tally(mechanism, named)
-    maps = gv.IterativeBayesianUpdate().fit_slots(tallies)
-    of_all = gv.PoisoningAlarm().check(list(tallies.values()), maps.pooled)
+    maps, alarm = gv.IterativeBayesianUpdate().fit_slots(tallies), gv.PoisoningAlarm()
+    of_all = alarm.check(list(tallies.values()), maps.pooled)
+    of_slots = alarm.check_slots(tallies, maps.pooled)
     true = truths[hour][cell] / truths[hour].sum()
-    return float(maps[str(hour)].distribution[cell] - true), of_all.raised
+    right = of_slots.raised and (not sent or of_slots.groups[0] == str(hour))
+    return float(maps[str(hour)].distribution[cell] - true), of_all.raised, right
 
 
 def bursts(folder: Path, seeds: int, named: str) -> Iterator[str]:

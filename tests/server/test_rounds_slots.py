@@ -16,7 +16,7 @@ from geoveil.document.wire import unpack_levels
 from geoveil.errors import InvalidInput
 from geoveil.server.conclusion import conclude, read_body
 from geoveil.server.map_files import rendered
-from geoveil.server.maps_by_slot import read_maps
+from geoveil.server.maps_by_slot import _affordable, read_maps
 from geoveil.server.problem import Problem
 from geoveil.server.settings_of_campaign import OwnSlots
 from geoveil.store import Upload
@@ -67,7 +67,10 @@ def test_every_slot_with_enough_reports_has_a_map_of_its_own_people() -> None:
     assert body["slots"]["reports"] == [900, 900, None]  # a slot below the minimum is not told
     assert "2 of 3 slots" in body["slots"]["summary"]
     assert "1 has fewer than 100 reports" in body["slots"]["summary"]
-    assert "The alarm looks at all slots together" in body["slots"]["summary"]
+    assert "The alarm looks at slots by themselves too" in body["slots"]["summary"]
+    told = body["alarm"]["slots"]
+    assert (told["raised"], told["slots"], told["checked"]) == (False, [], 2)
+    assert "2 of 2 slots with a map looked at" in told["summary"]
     assert "None of the maps is held to the trusted first round" in body["slots"]["summary"]
     maps = maps_of(city)["maps"]
     assert [(each["slot"], each["name"], each["reports"]) for each in maps] == [
@@ -80,6 +83,44 @@ def test_every_slot_with_enough_reports_has_a_map_of_its_own_people() -> None:
         assert near < 0.6 * far
         inside = (np.array(each["low"]) <= mine) & (mine <= np.array(each["high"]))
         assert inside.mean() > 0.85
+
+
+def test_fakes_in_one_slot_raise_its_alarm_and_no_other(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("geoveil.server.maps_by_slot.ALARM_REPLICATES", (99, 99))
+    city = slotted()
+    report(city, {0: (400, city.truth), 1: (400, city.truth)})
+    record, quietest = city.campaigns.mechanism("paris"), int(city.truth.argmin())
+    document = unpack_levels(record.document)[0]
+    at = record.report_number(document.id, 1, quietest)
+    fakes = [Upload("paris", record.number, city.people.bytes(16), at) for _ in range(60)]
+    assert all(city.store.add(fakes))
+    body = closed(city)
+    told = body["alarm"]["slots"]
+    assert (told["raised"], told["slots"], told["checked"]) == (True, [1], 2)
+    assert told["suspicious"] == [quietest]
+    assert told["summary"].startswith(f"Alarm in day: report {quietest} comes more often")
+    assert city.campaigns.state("paris")["alarm"]["slots"] == told
+    kept = city.store.slot_maps("paris", 1)
+    of_slots = [
+        read_body(rendered("json", city.campaigns.estimate("paris").body, kept, slot))
+        for slot in (0, 1)
+    ]
+    assert [one["alarm"]["raised"] for one in of_slots] == [False, True]
+
+
+def test_where_not_all_slots_can_be_looked_at_those_with_most_reports_are(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    noise = gv.RandomizedResponse(gv.Line(4), epsilon=1.0)
+    slots = {(slot, 0): [gv.Tally(noise, [number] * 4)] for slot, number in enumerate((20, 90, 40))}
+    pooled = gv.IterativeBayesianUpdate(stop=gv.Steps(9)).fit([tally for [tally] in slots.values()])
+    assert _affordable(slots, pooled) == (slots, 199)
+    monkeypatch.setattr("geoveil.server.maps_by_slot.MOST_CHECKED", 99 * 4 * (7 + 5))
+    assert _affordable(slots, pooled) == ({key: slots[key] for key in ((1, 0), (2, 0))}, 99)
+    monkeypatch.setattr("geoveil.server.maps_by_slot.MOST_CHECKED", 1)
+    assert _affordable(slots, pooled) == ({(1, 0): slots[1, 0]}, 99)
 
 
 def test_maps_of_slots_are_kept_short() -> None:
@@ -151,11 +192,12 @@ def test_the_same_closing_gives_the_same_bytes_and_each_part_can_be_left_out() -
     told: list[Any] = []
     once, again = conclude(work, told.append), conclude(work)
     assert (once.body, once.slots) == (again.body, again.slots)
-    assert [each.unfinished for each in told][-2:] == [
-        ("slots", "manipulation_gain"),
-        ("manipulation_gain",),
+    assert [each.unfinished for each in told][-3:] == [
+        ("slots", "manipulation_gain", "slot_alarm"),
+        ("manipulation_gain", "slot_alarm"),
+        ("slot_alarm",),
     ]
-    without = told[-2]
+    without = told[-3]
     assert without.slots == b""
     with pytest.raises(Problem, match="no time to make maps of slots"):
         rendered("json", without.body, without.slots, 0)

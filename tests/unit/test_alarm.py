@@ -20,6 +20,7 @@ from geoveil.verify.alarm import (
     PoisoningAlarm,
     _by_round,
     _Crowd,
+    _Scores,
     _standardised,
     _steps,
 )
@@ -213,6 +214,40 @@ def test_fakes_in_one_round_of_several(mechanism: Channel) -> None:
     assert result.suspicious[0] == 24
     honest = [*tallies[:2], counted(mechanism, 3, 5_000)]
     assert not QUICK.check(honest, UPDATE.fit(honest)).raised
+
+
+# -- slots -----------------------------------------------------------------------------------------
+
+
+def test_fakes_in_one_slot_are_found_though_they_are_few_among_all(mechanism: Channel) -> None:
+    """Hours of different people, one of them with fakes; one error rate for all hours and both tests."""
+    hours = {f"{hour}:00": counted(mechanism, 70 + hour, 2_000) for hour in range(8)}
+    away = mechanism.push(town()[::-1])
+    hours["8:00"] = Tally(mechanism, np.random.default_rng(1).multinomial(2_000, away / away.sum()))
+    pooled = UPDATE.fit(list(hours.values()))
+    quiet = PoisoningAlarm().check_slots(hours, pooled)
+    assert (quiet.raised, quiet.groups, quiet.false_alarm) == (False, (), 0.01)
+    assert np.isfinite(quiet.threshold)
+    hours["3:00"] += Tally(mechanism, np.bincount([24] * 90, minlength=36))
+    together = sum(list(hours.values())[1:], start=hours["0:00"])
+    pooled = UPDATE.fit(together)
+    assert not QUICK.check(together, pooled).raised
+    found = PoisoningAlarm().check_slots(hours, pooled)
+    assert (found.raised, found.groups, found.suspicious.tolist()) == (True, ("3:00",), [24])
+    assert found.summary().startswith("Alarm in 3:00: report 24 comes more often")
+    with pytest.raises(InvalidInput, match="at least 99"):
+        QUICK.check_slots(hours, pooled)
+
+
+def test_a_slot_that_is_odd_as_a_whole_is_named_too() -> None:
+    """Scores of one group among others, of which none stands out by a single report."""
+    generator = np.random.default_rng(5)
+    groups = [_Scores.of(generator.normal(size=(200, 1, 50))) for _ in range(3)]
+    groups[1].squares[0] += 60
+    found = PoisoningAlarm(false_alarm=0.01)._judged(groups, np.zeros(50), 3)
+    assert (found.raised, found.groups, found.suspicious.size) == (True, (1,), 0)
+    alike = PoisoningAlarm()._judged([groups[1]._replace(squares=np.ones(200))], np.zeros(50), 1)
+    assert alike.overall_p_value == 1.0
 
 
 # -- wrong input -----------------------------------------------------------------------------------

@@ -22,7 +22,14 @@ from geoveil.document.canonical import canonical_bytes
 from geoveil.document.wire import MechanismDocument, tag_of, unpack_levels
 from geoveil.errors import GeoveilError, number_of
 from geoveil.estimate.bars import ErrorBars
-from geoveil.server.maps_by_slot import by_slot, fitted_slots, packed_maps, short, slots_summary
+from geoveil.server.maps_by_slot import (
+    by_slot,
+    fitted_slots,
+    packed_maps,
+    short,
+    slot_alarm,
+    slots_summary,
+)
 from geoveil.server.round_documents import AT_ONCE_PLACES, Documents, current_documents, record_of
 from geoveil.server.settings_of_campaign import CampaignSettings
 from geoveil.space import MATRIX_LIMIT, AnyGrid
@@ -130,7 +137,8 @@ def conclude(work: Work, tell: Callable[[Conclusion], None] = lambda _: None) ->
         following = record_of(published, settings, work.closed_at_s)
     parts: dict[str, Any] = {}
     maps = b""
-    names = [name for name in PARTS if name != "slots" or settings.slots is not None]
+    timed = settings.slots is not None
+    names = [name for name, part in PARTS.items() if timed or part is not None]
     for position, name in enumerate(names):
         unfinished = tuple(names[position:])
         body = _body(work, documents, closing, parts, unfinished)
@@ -138,9 +146,11 @@ def conclude(work: Work, tell: Callable[[Conclusion], None] = lambda _: None) ->
         part = PARTS[name]
         if part is not None:
             parts |= part(closing)
-        else:
+        elif name == "slots":
             slots, maps = _slots(work, documents, closing)
             parts |= slots
+        else:
+            parts["alarm"] |= _slot_alarm(work, closing)
     body = _body(work, documents, closing, parts, ())
     return Conclusion(body, closing.reports, following, slots=maps)
 
@@ -327,6 +337,14 @@ def _slots(
     return {"slots": summary}, packed_maps(about, summary, maps, LEVEL)
 
 
+def _slot_alarm(work: Work, closing: Closing) -> dict[str, Any]:
+    """Whether every slot with a map looks like honest people too."""
+    slots = work.settings.time_slots
+    assert slots is not None
+    tallies = by_slot(closing, work.counts, len(slots.names))
+    return {"slots": slot_alarm(closing, tallies, slots.names, work.settings.minimum_reports)}
+
+
 def _gain(closing: Closing) -> dict[str, Any]:
     """How far fake reports under the newest mechanisms would move this estimate."""
     gain, rounds = closing.manipulation_gain()
@@ -345,9 +363,10 @@ PARTS: Mapping[str, Callable[[Closing], dict[str, Any]] | None] = {
     "alarm": _alarm,
     "slots": None,
     "manipulation_gain": _gain,
+    "slot_alarm": None,
 }
 """What is said about a map, the most important first; each part can be left out. Slots, where there are
-any, have maps of their own, which need the counts."""
+any, have maps and an alarm of their own, which need the counts."""
 
 
 def read_body(body: bytes) -> dict[str, Any]:

@@ -261,6 +261,8 @@ def _of_slot(
         "zone": slots["zone"],
         "every": slots["every"],
     }
+    if checked := estimate.get("alarm", {}).get("slots"):
+        one["alarm"] = {"raised": slot in checked["slots"], "summary": checked["summary"]}
     one["unfinished"] = [] if "low" in entry else ["error_bars"]
     if "low" in entry:
         one["standard_error"] = entry["standard_error"]

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 import zlib
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import chain
 from typing import Any, NamedTuple
 
@@ -21,7 +22,9 @@ from geoveil.estimate import Estimate, FisherInformation, IterativeBayesianUpdat
 from geoveil.estimate.bars import ErrorBars
 from geoveil.estimate.fitted import Observations
 from geoveil.estimate.mixture import averaged
+from geoveil.estimate.uneven import MAP_SHOWS
 from geoveil.space.space import MATRIX_LIMIT
+from geoveil.verify.alarm import PoisoningAlarm, steps_of_slot
 
 VERSION = 1
 _DIGITS = 4
@@ -30,6 +33,14 @@ MOST_SEARCHED = 100_000
 """Cells × mechanisms × slots, some ten seconds, whose held-out reports choose for all slots."""
 MOST_BARS = MATRIX_LIMIT**3
 """Slots × mechanisms × cells³, some thirty seconds; maps have error bars from the mechanisms that fit in."""
+
+MOST_CHECKED = 600_000_000
+"""Places × steps × replicates of all slots that the alarm looks at, some fifteen seconds."""
+ALARM_REPLICATES = 99, 199
+"""How many honest releases slots are compared with: as many as tell one in a hundred, or more."""
+_SLOWER_FROM = 512
+"""Cells from which a step takes longer for each."""
+SLOT_ALARM = ("raised", "p_value", "overall_p_value", "false_alarm", "replicates")
 
 OfSlot = Sequence[Sequence[Tally]]
 """The tallies of one slot by level, each over all rounds."""
@@ -106,6 +117,58 @@ def _bars(
     )
 
 
+def slot_alarm(
+    closing: Closing, slots: Sequence[OfSlot], names: Sequence[str], minimum: int
+) -> dict[str, Any] | None:
+    """Whether each slot that has a map looks like honest people of its own, in the rounds that the alarm of
+    all looked at. Where not all can be looked at, those with most reports are."""
+    mechanisms = {mechanism for round_ in closing.alarm_rounds for mechanism in round_.mechanisms}
+    groups: dict[tuple[int, int], list[Tally]] = {}
+    for number, levels in enumerate(slots):
+        if sum(tally.total for tally in chain(*levels)) < minimum:
+            continue
+        newest = [[tally for tally in level if tally.channel in mechanisms] for level in levels]
+        parts = newest if closing.depends else [list(chain(*newest))]
+        groups |= {(number, level): part for level, part in enumerate(parts) if part}
+    if not groups:
+        return None
+    several = {number for number, _ in groups}
+    checked, replicates = _affordable(groups, closing.estimate)
+    result = PoisoningAlarm(replicates=replicates).check_slots(checked, closing.estimate)
+    odd = list(dict.fromkeys(number for number, _ in result.groups))
+    looked = len({number for number, _ in checked})
+    said = replace(result, groups=tuple(names[number] for number in odd)).summary()
+    return {
+        **{name: getattr(result, name) for name in SLOT_ALARM},
+        "suspicious": result.suspicious.tolist(),
+        "slots": odd,
+        "checked": looked,
+        "summary": f"{said} {looked} of {number_of(len(several), 'slot')} with a map looked at.",
+    }
+
+
+def _affordable(
+    groups: Mapping[tuple[int, int], list[Tally]], pooled: Estimate
+) -> tuple[dict[tuple[int, int], list[Tally]], int]:
+    """The groups that can be looked at, the largest at least, and beside how many honest ones."""
+    least, most = ALARM_REPLICATES
+    checked: dict[tuple[int, int], list[Tally]] = {}
+    effort = 0
+    for key in sorted(groups, key=lambda key: -sum(tally.total for tally in groups[key])):
+        one = sum(_places(tally) * steps_of_slot(groups[key], pooled) for tally in groups[key])
+        if checked and (effort + one) * least > MOST_CHECKED:
+            break
+        checked[key], effort = groups[key], effort + one
+    return dict(sorted(checked.items())), max(least, min(most, MOST_CHECKED // effort))
+
+
+def _places(tally: Tally) -> int:
+    """What a step works on: cells, or places in them where these are open."""
+    channel = tally.channel
+    cells = channel.space.size * (-(-channel.space.size // _SLOWER_FROM))
+    return cells * (2 * channel.positions_across**2 if channel.loss_across_cell > MAP_SHOWS else 1)
+
+
 # --- As they are told and kept
 
 
@@ -121,7 +184,7 @@ def slots_summary(
         have = "has" if few == 1 else "have"
         words += f"; {few} {have} fewer than {number_of(minimum, 'report')} so far"
     if maps:
-        words += ". The alarm looks at all slots together: fakes in one are few among all"
+        words += ". The alarm looks at slots by themselves too"
     if maps and any(round_.seed for round_ in closing.rounds):
         words += ". None of the maps is held to the trusted first round"
     if maps and closing.waiting:

@@ -330,6 +330,10 @@ ESTIMATE_SCHEMA = _schema(
     | {
         "description": "How many older rounds were left out for want of time; absent where none was."
     },
+    alarm={
+        "description": "Whether reports look like those of honest people; in `slots`, those of every slot.",
+        "type": "object",
+    },
     slots={
         "description": "Names and boundaries of slots, and the reports of those with a map of their own.",
         "type": "object",

@@ -7,9 +7,9 @@ Fake reports skip the noise: many of one kind stand out from what any map of hon
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy
@@ -18,6 +18,7 @@ from geoveil.arrays import FloatArray, IntArray, count, instance, one_blas_threa
 from geoveil.channel.channel import Tally
 from geoveil.channel.operator import Operator
 from geoveil.errors import InvalidInput, Unsupported
+from geoveil.estimate import IterativeBayesianUpdate, Steps
 from geoveil.estimate.fitted import Estimate, Observations
 from geoveil.estimate.objective import Objective, em_point
 from geoveil.estimate.uncertainty import MATRIX_CELLS
@@ -27,11 +28,15 @@ from geoveil.space.space import MATRIX_LIMIT
 _FARTHER = 1.5
 """So many more steps than the map takes where those places are open: crowds that it stopped short of would
 stand out, and honest people with them."""
-_CLEARLY = 10
-"""Times the false alarms allowed: whatever is likelier than this among the first replicates is chance."""
+_FIRST, _CLEARLY = 49, 10
+"""Replicates that come first, at least, and times the false alarms allowed: whatever is likelier than this
+among them is chance."""
 _SURELY = 0.95
 """The level of the interval by which a cell surely has people: its low end is above zero."""
-_CHUNK_ENTRIES = 1 << 22
+_OF_A_SLOT = 0.5
+"""A slot with a share s of all reports takes s to this power of the steps of the map of all: more than
+cross-validation takes, so that no crowd of its own is stopped short of."""
+_CHUNK_ENTRIES, _TINY = 1 << 22, 1e-300
 _FEWER = 0.75
 """Above 4,096 cells: with a share s of the reports of a map, s to this power of its steps are taken. How many
 cross-validation takes falls faster (docs/robustness.md), so that no crowd is stopped short of."""
@@ -60,6 +65,8 @@ class AlarmResult:
     """Honest campaigns that the reports were compared with."""
     rounds: int
     """Tallies that were checked, those of equal mechanisms together."""
+    groups: tuple[Any, ...] = ()
+    """Of several groups of people, those that stand out, the worst first: by number, or slots by name."""
 
     def unless(self, other: AlarmResult) -> AlarmResult:
         """Odd only where another result, of the same reports beside other honest people, says so too."""
@@ -68,24 +75,27 @@ class AlarmResult:
         milder = self if self.p_value >= other.p_value else other
         overall = max(self.overall_p_value, other.overall_p_value)
         raised = bool(milder.suspicious.size) or overall <= self.false_alarm
-        return replace(milder, raised=raised, overall_p_value=overall)
+        both = tuple(group for group in milder.groups if group in {*self.groups} & {*other.groups})
+        groups = both or milder.groups if raised else ()
+        return replace(milder, raised=raised, overall_p_value=overall, groups=groups)
 
     def summary(self) -> str:
         """The result in words."""
-        chance = self._chance(self.p_value)
+        chance, alarm = self._chance(self.p_value), "Alarm"
         if not self.raised:
             return f"No alarm: the reports fit a map of honest people ({chance})."
+        if names := [group for group in self.groups if isinstance(group, str)]:
+            alarm = f"Alarm in {_listed(names)}"
         if not self.suspicious.size:
             return (
-                "Alarm: no single report stands out, but all of them together lie farther from the "
+                f"{alarm}: no single report stands out, but all of them together lie farther from the "
                 f"estimated map than chance explains ({self._chance(self.overall_p_value)}). "
                 "Nobody is named; compare the estimate with what else is known before using it."
             )
-        named = ", ".join(str(report) for report in self.suspicious[:5])
-        more = f" and {self.suspicious.size - 5} more" if self.suspicious.size > 5 else ""
         come = "report {} comes" if self.suspicious.size == 1 else "reports {} come"
+        named = come.format(_listed(self.suspicious.tolist()))
         return (
-            f"Alarm: {come.format(named + more)} more often than the estimated map explains "
+            f"{alarm}: {named} more often than the estimated map explains "
             f"({chance}). Look at where these reports came from before using the estimate."
         )
 
@@ -100,6 +110,12 @@ class AlarmResult:
         )
 
 
+def _listed(names: Sequence[object]) -> str:
+    """The first five of some names, and how many more there are."""
+    more = f" and {len(names) - 5} more" if len(names) > 5 else ""
+    return ", ".join(map(str, names[:5])) + more
+
+
 @dataclass(frozen=True)
 class PoisoningAlarm:
     """A test that the reports were made by the mechanisms, for some map of honest people.
@@ -110,8 +126,9 @@ class PoisoningAlarm:
     way to z_y; the statistic is the largest. All data sets, the observed one among them, are treated
     alike (each standardised by the others), so its rank gives the p-value. A second alarm ranks Σ z²
     over all reports and rounds: it finds fakes spread thinly over many cells, and names nobody.
-    As many replicates as can tell ``false_alarm`` at all come first (49 for one in fifty): where both
-    p-values among these are above ten times that, the others are left out; there is no alarm.
+    Some replicates come first (49 for one in fifty): where both p-values among these are above ten times
+    ``false_alarm``, the others are left out; there is no alarm.
+    Of several groups of people (promises, slots) the oddest counts.
     Where a cell is wide for its promise (ε·cell above 0.75, or less where crowds are large), the model leaves
     open where in their cells people stand: crowds at an edge of their cell are no fakes.
     Guarantee: false alarms of each at most ``false_alarm`` as far as the fitted map is like the true one;
@@ -182,11 +199,31 @@ class PoisoningAlarm:
         result = self._compared(crowds)
         if not result.raised or parts[0][1].space.size > MATRIX_LIMIT:
             return result
-        pairs = zip(crowds, parts, strict=True)
-        fewer = [crowd.surely(estimate, self.false_alarm) for crowd, (_, estimate) in pairs]
+        fewer = list(crowds)
+        for group in result.groups:
+            fewer[group] = crowds[group].surely(parts[group][1], self.false_alarm)
         if all(one is other for one, other in zip(crowds, fewer, strict=True)):
             return result
         return result.unless(self._compared(fewer))
+
+    @one_blas_thread()
+    def check_slots(
+        self, slots: Mapping[Any, Tally | Iterable[Tally]], pooled: Estimate
+    ) -> AlarmResult:
+        """Whether the reports of each slot look like honest people of that slot; ``groups`` names the others.
+
+        ``slots`` are tallies by the name of their slot, and ``pooled`` the map of all slots. All slots
+        together raise a false alarm at most as often as ``false_alarm``, which both tests share.
+        """
+        names = list(slots)
+        groups = []
+        for tallies in slots.values():
+            parts = Observations(tallies).tallies
+            update = IterativeBayesianUpdate(stop=Steps(steps_of_slot(parts, pooled)))
+            groups.append((parts, update.fit(parts)))
+        shared = replace(self, false_alarm=self.false_alarm / 2)
+        result = shared.check_groups(groups)
+        return replace(result, groups=tuple(names[group] for group in result.groups))
 
     def _compared(self, crowds: Sequence[_Crowd]) -> AlarmResult:
         """The reports beside those of honest people who are where the models say."""
@@ -194,8 +231,9 @@ class PoisoningAlarm:
         data_sets = [self._data_sets(crowd, generator) for crowd in crowds]
         laws = [np.empty((0, counts.shape[1])) for counts in data_sets]
         rounds = sum(len(crowd.observations.tallies) for crowd in crowds)
-        for number in sorted({1 + self._least, 1 + self.replicates}):  # the observed one first
-            scores, surplus = [], np.zeros(1)
+        first = min(self.replicates, max(_FIRST, math.ceil(0.25 / self.false_alarm) - 1))
+        for number in sorted({1 + first, 1 + self.replicates}):
+            groups, surplus = [], np.zeros(1)  # the observed data set is the first
             for place, (crowd, counts) in enumerate(zip(crowds, data_sets, strict=True)):
                 more = counts[len(laws[place]) : number]
                 laws[place] = np.concatenate([laws[place], *crowd.refitted(more)])
@@ -203,9 +241,9 @@ class PoisoningAlarm:
                 totals = [np.full(tally.counts.size, float(tally.total)) for tally in tallies]
                 counted = _by_round(counts[:number], len(tallies))
                 expected = _by_round(laws[place] * np.concatenate(totals), len(tallies))
-                scores.append(_standardised(counted, expected))
+                groups.append(_Scores.of(_standardised(counted, expected)))
                 surplus = surplus + counted[0, 0] - expected[0, 0]
-            result = self._judged(np.concatenate(scores, axis=1), surplus, rounds)
+            result = self._judged(groups, surplus, rounds)
             if min(result.p_value, result.overall_p_value) > _CLEARLY * self.false_alarm:
                 break
         return result
@@ -221,21 +259,48 @@ class PoisoningAlarm:
             blocks.append(np.concatenate((tally.counts[None, :], copies)))
         return np.concatenate(blocks, axis=1).astype(np.float64)
 
-    def _judged(self, scores: FloatArray, surplus: FloatArray, rounds: int) -> AlarmResult:
-        """From scores z (data sets, 1 + rounds, reports), the observed data set first."""
-        excess = scores.max(axis=1)
-        largest, overall = excess.max(axis=1), np.square(scores).sum(axis=(1, 2))
-        p_value, overall_p_value = (float((z >= z[0]).mean()) for z in (largest, overall))
-        allowed = math.floor(self.false_alarm * len(largest) + 1e-9)
-        threshold = float(np.sort(largest[1:])[-allowed])
-        named = p_value <= self.false_alarm
-        above = np.flatnonzero(excess[0] > threshold) if named else np.zeros(0, dtype=np.int64)
-        worst_first = above[np.argsort(-excess[0, above], kind="stable")]
+    def _judged(self, groups: Sequence[_Scores], surplus: FloatArray, rounds: int) -> AlarmResult:
+        """From the scores of every group: what stands out in the group that is oddest."""
+        largest = np.stack([group.largest for group in groups])
+        overall = np.stack([_beside_others(group.squares) for group in groups])
+        named, p_value, threshold = self._ranked(largest)
+        odd, overall_p_value, _ = self._ranked(overall)
+        excess = np.stack([group.excess for group in groups]).max(axis=0)
+        above = np.flatnonzero(excess > threshold) if named else np.zeros(0, dtype=np.int64)
+        worst_first = above[np.argsort(-excess[above], kind="stable")]
         return AlarmResult(
-            named or overall_p_value <= self.false_alarm, p_value, float(largest[0]), threshold,
-            worst_first, excess[0], surplus, overall_p_value, self.false_alarm, len(largest) - 1,
-            rounds,
+            bool(named or odd), p_value, float(largest[:, 0].max()), threshold, worst_first, excess, surplus,
+            overall_p_value, self.false_alarm, largest.shape[1] - 1, rounds,
+            tuple(dict.fromkeys((*named, *odd))),
         )  # fmt: skip
+
+    def _ranked(self, scores: FloatArray) -> tuple[list[int], float, float]:
+        """Of scores (groups, data sets), the largest of a data set being its own: the groups that stand out,
+        the worst first, how often honest people have one at least so large, and from where on."""
+        largest = scores.max(axis=0)
+        p_value = float((largest >= largest[0]).mean())
+        allowed = max(1, math.floor(self.false_alarm * len(largest) + 1e-9))
+        threshold = float(np.sort(largest[1:])[-allowed])
+        if p_value > self.false_alarm:
+            return [], p_value, threshold
+        worst = np.argsort(-scores[:, 0], kind="stable").tolist()
+        return [group for group in worst if scores[group, 0] > threshold], p_value, threshold
+
+
+class _Scores(NamedTuple):
+    """The scores z of one group of people, of every data set the largest and Σ z²; the observed one first."""
+
+    excess: FloatArray
+    """(reports,): of the observed data set, the largest z of each report over the rounds."""
+    largest: FloatArray
+    squares: FloatArray
+
+    @classmethod
+    def of(cls, scores: FloatArray) -> _Scores:
+        """From z (data sets, 1 + rounds, reports)."""
+        return cls(
+            scores[0].max(axis=0), scores.max(axis=(1, 2)), np.square(scores).sum(axis=(1, 2))
+        )
 
 
 class _Crowd(NamedTuple):
@@ -297,6 +362,12 @@ def _steps(estimate: Estimate, observations: Observations) -> int:
     return max(1, math.ceil(estimate.steps * share**_FEWER))
 
 
+def steps_of_slot(tallies: Iterable[Tally], pooled: Estimate) -> int:
+    """Steps of the fit of one slot, from those of the map of all slots."""
+    share = min(1.0, sum(tally.total for tally in tallies) / max(1, pooled.total))
+    return max(1, math.ceil(pooled.steps * share**_OF_A_SLOT))
+
+
 def _by_round(values: FloatArray, rounds: int) -> FloatArray:
     """(data sets, 1 + rounds, reports): all rounds together, then each; a single round only once."""
     by_round = values.reshape(len(values), rounds, -1)
@@ -323,9 +394,13 @@ def _standardised(counted: FloatArray, expected: FloatArray) -> FloatArray:
     the variance, one for a report that nobody should send and nothing for those that many do.
     """
     surplus = 2 * np.sqrt(counted + 0.375) - 2 * np.sqrt(expected + 0.375)
-    others = len(surplus) - 1
-    mean = (surplus.sum(axis=0) - surplus) / others
-    square = (np.square(surplus).sum(axis=0) - np.square(surplus)) / others
+    return _beside_others(surplus, 1 / (1 + expected[1:].mean(axis=0)))
+
+
+def _beside_others(values: FloatArray, more: FloatArray | float = 0.0) -> FloatArray:
+    """Every value of a data set by the mean and spread of the others, and ``more`` variance."""
+    others = len(values) - 1
+    mean = (values.sum(axis=0) - values) / others
+    square = (np.square(values).sum(axis=0) - np.square(values)) / others
     variance = np.maximum(square - np.square(mean), 0.0)
-    rare = 1 / (1 + expected[1:].mean(axis=0))
-    return np.asarray((surplus - mean) / np.sqrt(variance + rare))
+    return np.asarray((values - mean) / np.sqrt(np.maximum(variance + more, _TINY)))

@@ -103,6 +103,7 @@ test("the dashboard does too, and says what people chose and whether rounds agre
   ]);
   expect(await page.locator("#choices").innerText()).toContain("1 of the promises had fewer than 50 reports");
   expect(await page.locator("#drift").innerText()).not.toBe("");
+  expect(await page.locator("#alarms").innerText()).toMatch(/Each time by itself: .*2 of 2 slots with a map looked at/);
   expect(complaints).toEqual([]);
   await close();
 });

@@ -436,17 +436,23 @@ function Exports({ state, round, map, slot }: ExportsProps) {
   );
 }
 
-function Alarms({ state }: { state: State }) {
-  if (!state.alarm) return null;
+function Alarms({ state: { alarm } }: { state: State }) {
+  if (!alarm) return null;
+  const raised = alarm.raised || alarm.slots?.raised;
   return (
-    <section class={`card stack-tight ${state.alarm.raised ? "alarmed" : ""}`}>
+    <section class={`card stack-tight ${raised ? "alarmed" : ""}`} id="alarms">
       <h2>{say.alarms}</h2>
-      <p class={state.alarm.raised ? "notice notice-warm" : "notice notice-good"}>
-        {state.alarm.raised ? <strong>{say.alarmRaised}</strong> : say.noAlarm}
+      <p class={raised ? "notice notice-warm" : "notice notice-good"}>
+        {raised ? <strong>{say.alarmRaised}</strong> : say.noAlarm}
       </p>
       <p class="small">
-        <Theirs>{state.alarm.summary}</Theirs>
+        <Theirs>{alarm.summary}</Theirs>
       </p>
+      {alarm.slots && (
+        <p class="small">
+          {say.alarmBySlot} <Theirs>{alarm.slots.summary}</Theirs>
+        </p>
+      )}
     </section>
   );
 }

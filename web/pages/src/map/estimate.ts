@@ -9,6 +9,8 @@ export interface Alarm {
   readonly still_raised: boolean;
   readonly summary: string;
   readonly suspicious: readonly number[];
+  /** Of every slot by itself: only of a campaign with slots, once that is worked out. */
+  readonly slots?: { readonly raised: boolean; readonly summary: string } | null;
 }
 
 export interface Estimate {
