@@ -82,11 +82,21 @@ export class FetchTransport implements Transport {
   }
 }
 
+/** Acts once, when a signal says so or some time has passed; what is returned ends the wait. */
+export function whenAborted(signal: AbortSignal | undefined, act: () => void, ms?: number): () => void {
+  const once = (): void => (end(), act());
+  const end = (): void => {
+    clearTimeout(timer);
+    signal?.removeEventListener("abort", once);
+  };
+  const timer = ms === undefined ? ms : setTimeout(once, ms);
+  signal?.addEventListener("abort", once);
+  return end;
+}
+
 async function exchange(url: string, request: RequestInit, limit: number, signal?: AbortSignal): Promise<Answer> {
   const controller = new AbortController(); // not every browser joins signals
-  const end = (): void => controller.abort();
-  const timer = setTimeout(end, TIMEOUT_MS);
-  signal?.addEventListener("abort", end);
+  const end = whenAborted(signal, () => controller.abort(), TIMEOUT_MS);
   try {
     const response = await fetch(url, {
       ...request,
@@ -106,8 +116,7 @@ async function exchange(url: string, request: RequestInit, limit: number, signal
   } catch (problem) {
     throw problem instanceof Refused ? problem : new Unreachable();
   } finally {
-    clearTimeout(timer);
-    signal?.removeEventListener("abort", end);
+    end();
   }
 }
 
@@ -248,7 +257,7 @@ export class Collector {
       if (refused instanceof Refused) return { why: refused.message, problem: "" }; // of the connection, not of the report
       throw refused;
     }
-    if (!answer) return { why: "the collector did not answer", problem: "" };
+    if (!answer) return { why: signal?.aborted ? "it was cancelled" : "the collector did not answer", problem: "" };
     if (answer.status === 200 && isCounted(jsonOf(answer), id)) return undefined;
     const problem = answer.status >= 400 && answer.status < 500 ? problemOf(answer) : "";
     if (FINAL.has(problem)) throw new Refused("problem", problem, true);
@@ -271,7 +280,7 @@ export class Collector {
       }
       const pauseMs = 1000 * Math.max(leastS, firstS * 2 ** attempt * jitter());
       if (attempt + 1 === attempts || performance.now() + pauseMs > last) return undefined;
-      await new Promise((resume) => setTimeout(resume, pauseMs));
+      await new Promise<void>((resume) => whenAborted(signal, resume, pauseMs));
     }
     return undefined;
   }

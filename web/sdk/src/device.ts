@@ -10,13 +10,12 @@ import {
   type Patience,
   refusing,
   type Transport,
-  type Waits,
 } from "./collector.ts";
 import type { MechanismDocument, Promised } from "./document.ts";
 import { Exact, leftOf } from "./exact.ts";
 import type { Again, Period } from "./keys.ts";
 import { type Charge, dayOf, type Drawn, Ledger, leftInWords, type Limits, type Round, type Spent } from "./ledger.ts";
-import { type Beyond, checkLocate, drawFrom, type Locate } from "./location.ts";
+import { type Beyond, checkLocate, drawFrom, type Locate, locationOf } from "./location.ts";
 import { InvalidInput, Refused, Unacknowledged } from "./refusal.ts";
 import { IndexedDbStorage, type LedgerStorage } from "./storage.ts";
 import { amount, explainDocument, explainNearby, explainPromise } from "./words.ts";
@@ -247,19 +246,8 @@ export class Device {
   private async send(ends: [Locate, Locate?], { outside = "clamp", signal }: ReportOptions): Promise<Receipt> {
     ends.forEach(checkLocate);
     if (oneOf("outside", outside, ["clamp", "refuse"]) === "refuse") console.warn(SILENCE_TELLS);
-    let cancel!: () => void;
-    const cancelled = new Promise<Waits>((resolve) => {
-      cancel = () => resolve({ why: "it was cancelled", problem: "" });
-    });
-    signal?.addEventListener("abort", cancel);
-    try {
-      const made = await Promise.race([this.drawn(ends, outside, signal), cancelled as Promise<never>]).finally(() =>
-        signal?.throwIfAborted(),
-      );
-      return await this.delivered("cell" in made ? made : await made(), signal, cancelled);
-    } finally {
-      signal?.removeEventListener("abort", cancel);
-    }
+    const made = await this.drawn(ends, outside, signal).finally(() => signal?.throwIfAborted());
+    return this.delivered("cell" in made ? made : await made(), signal);
   }
 
   /** The report that was made already, or how to charge a new one, which was drawn: of a place, or both ends of a trip. */
@@ -275,11 +263,9 @@ export class Device {
     const period = this.period(nowS, document);
     const accepted = await this.ledger.accept(current, period, this.limits, nowS);
     if ("cell" in accepted) return accepted;
-    const draw = (from: Locate, bits: Uint8Array): Promise<Drawn> => {
-      signal?.throwIfAborted(); // nothing is read any more
-      return drawFrom(from, document, bits, outside);
-    };
     try {
+      const draw = async (from: Locate, bits: Uint8Array): Promise<Drawn> =>
+        drawFrom(await locationOf(from, signal), document, bits, outside);
       const start = await draw(where, accepted.draw);
       const cells = end === undefined ? start : { ...start, to: await draw(end, accepted.end) };
       const readS = this.nowS(); // reading may have taken hours
@@ -338,12 +324,11 @@ export class Device {
   }
 
   /** Send a drawn report until it is acknowledged; one that already is stays here. */
-  private async delivered(charge: Charge, signal?: AbortSignal, cancelled?: Promise<Waits>): Promise<Receipt> {
+  private async delivered(charge: Charge, signal?: AbortSignal): Promise<Receipt> {
     if (charge.state === "refused") throw new Refused("problem", charge.problem, true);
     const receipt = await this.receipt(charge);
     if (receipt.acknowledged) return receipt;
-    const counted = this.collector.count(charge, signal);
-    const waits = await Promise.race([counted, cancelled ?? counted]).catch(async (problem: unknown) => {
+    const waits = await this.collector.count(charge, signal).catch(async (problem: unknown) => {
       if (problem instanceof Refused) await this.note(charge, problem.detail);
       throw problem;
     });
@@ -409,6 +394,6 @@ function positive(name: string, value: unknown): number {
 }
 
 function oneOf<Word extends string>(name: string, word: Word, words: readonly Word[]): Word {
-  if (!words.includes(word)) throw new InvalidInput(`${name} (${String(word)}) must be one of ${words.join(", ")}`);
+  if (!words.includes(word)) throw new InvalidInput(`${name} (${word}) must be one of ${words.join(", ")}`);
   return word;
 }

@@ -1,6 +1,7 @@
 /** A location on its way to a drawn cell: read once, drawn from, and forgotten. */
 
-import { isNumber } from "./canonical.ts";
+import { isNumber, isObject } from "./canonical.ts";
+import { whenAborted } from "./collector.ts";
 import type { MechanismDocument } from "./document.ts";
 import type { Drawn } from "./ledger.ts";
 import { InvalidInput, Refused } from "./refusal.ts";
@@ -46,20 +47,25 @@ export function browserLocation(options: MeasuringOptions = {}): () => Promise<F
 
 /** Refuse what is neither a fix nor a function, without its value. */
 export function checkLocate(where: Locate | undefined): void {
-  const fix = typeof where === "object" && where !== null && "lat" in where && "lng" in where;
+  const fix = isObject(where) && "lat" in where && "lng" in where;
   if (!fix && typeof where !== "function")
     throw new InvalidInput("report must be given lat and lng, or a function that reads them");
 }
 
-/** Read the location and draw from it; the same work everywhere. */
-export async function drawFrom(
-  where: Locate,
-  document: MechanismDocument,
-  bits: Uint8Array,
-  outside: Beyond,
-): Promise<Drawn> {
+/** Read the location, unless that is cancelled: whoever is asked for a permission may never answer. */
+export async function locationOf(where: Locate, signal?: AbortSignal): Promise<Fix> {
+  signal?.throwIfAborted();
+  if (typeof where !== "function") return where;
+  return new Promise((resolve, reject) => {
+    const end = whenAborted(signal, reject); // why is said by whoever made the signal
+    void Promise.resolve().then(where).finally(end).then(resolve, reject);
+  });
+}
+
+/** Draw from a location; the same work everywhere. */
+export function drawFrom(fix: Fix, document: MechanismDocument, bits: Uint8Array, outside: Beyond): Drawn {
   const { area, law } = document;
-  const { lat, lng, accuracyKm } = { ...(typeof where === "function" ? await where() : where) } as Partial<Fix>;
+  const { lat, lng, accuracyKm } = { ...fix } as Partial<Fix>;
   if (!isNumber(lat) || !isNumber(lng) || Math.abs(lat) > 90) throw new Refused("location");
   if (accuracyKm !== undefined) checkAccuracy(lat, lng, accuracyKm, area.cellKm);
   if (outside === "refuse" && !area.inside(lat, lng)) throw new Refused("outside");

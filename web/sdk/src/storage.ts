@@ -23,14 +23,14 @@ export class MemoryStorage implements LedgerStorage {
     this.entry = entry && structuredClone(entry);
   }
 
-  load(): Promise<Kept | undefined> {
-    return Promise.resolve(this.snapshot());
+  async load(): Promise<Kept | undefined> {
+    return this.snapshot();
   }
 
-  save(book: unknown, version: number): Promise<boolean> {
-    if ((this.entry?.version ?? 0) !== version) return Promise.resolve(false);
-    this.entry = structuredClone({ book, version: version + 1 });
-    return Promise.resolve(true);
+  async save(book: unknown, version: number): Promise<boolean> {
+    const current = (this.entry?.version ?? 0) === version;
+    if (current) this.entry = structuredClone({ book, version: version + 1 });
+    return current;
   }
 
   snapshot(): Kept | undefined {

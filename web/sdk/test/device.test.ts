@@ -482,6 +482,16 @@ describe("a report that is cancelled", () => {
     expect(await device.history()).toEqual([]);
   });
 
+  it("after the checks reads nothing", async () => {
+    const ledger = new MemoryStorage();
+    const controller = new AbortController();
+    const device = await opened({ ledger });
+    vi.spyOn(ledger, "save").mockImplementationOnce(() => (controller.abort(reason), Promise.resolve(true)));
+    const where = vi.fn(never);
+    await expect(device.report(where, controller)).rejects.toBe(reason);
+    expect(where).not.toHaveBeenCalled();
+  });
+
   it("while its location is read charges nothing, however that ends", async () => {
     const ledger = new MemoryStorage();
     let answer!: (fix: Fix) => void;
@@ -534,11 +544,14 @@ describe("a report that is cancelled", () => {
     const { setTimeout: after } = globalThis;
     const pauses = vi.spyOn(globalThis, "setTimeout").mockImplementation(((work: () => void, ms: number) => {
       if (ms !== 4000) return after(work, ms);
-      return controller.abort(reason); // and the pause has no end
-    }) as typeof setTimeout);
+      queueMicrotask(() => controller.abort(reason));
+      return "a pause without an end";
+    }) as unknown as typeof setTimeout);
+    const cleared = vi.spyOn(globalThis, "clearTimeout");
     const thrown = await device.report(PARIS, controller).catch((failure: unknown) => failure);
     pauses.mockRestore();
     expect(thrown).toBeInstanceOf(Unacknowledged);
+    expect(cleared).toHaveBeenCalledWith("a pause without an end"); // or a program would wait for it
     const [receipt] = await device.flush();
     expect(receipt).toEqual({ ...(thrown as Unacknowledged).receipt, acknowledged: true });
     expect(new Set(collector.reports.map(({ body }) => body)).size).toBe(1);
