@@ -238,8 +238,8 @@ def sent(
 
 
 def fakes(city: CityTrips, case: Case, seeds: int) -> Iterator[str]:
-    """How far fakes move flows, from those of the same trips without them."""
-    trips, truth = case.trips(city), city.truth()
+    """How far fakes move flows, from those of the same trips without them, and which alarm is raised."""
+    trips, truth, alarm = case.trips(city), city.truth(), gv.PoisoningAlarm()
     rows = trips.mechanism.matrix()
     honest = [trips.tally(*city.reports(trips, case.between, seed)) for seed in range(seeds)]
     plain = [trips.fit(tally).matrix for tally in honest]
@@ -254,9 +254,20 @@ def fakes(city: CityTrips, case: Case, seeds: int) -> Iterator[str]:
                 poisoned = tally + TripTally(trips.mechanism, first, second, drawn[drawn > 0])
                 change = (trips.fit(poisoned).matrix - before) / share
                 districts_moved = _summed(city.grid, change)
-                runs.append((change[pair], districts_moved.max(), districts_moved.min()))
-            moved, up, down = np.mean(runs, axis=0)
-            yield f"| {case} | {name} | {100 * share:g} % | {moved:+.1f} | {up:+.1f} | {down:+.1f} |"
+                found = alarm.check_trips(poisoned)
+                runs.append((change[pair], districts_moved.max(), districts_moved.min(), found.ends.raised,
+                             len(found.pairs) > 0, found.raised))  # fmt: skip
+            moved, up, down, *raised = np.sum(runs, axis=0)
+            yield (
+                f"| {case} | {name} | {100 * share:g} % | {moved / seeds:+.1f} | {up / seeds:+.1f} | "
+                f"{down / seeds:+.1f} | {' | '.join(f'{number:.0f} of {seeds}' for number in raised)} |"
+            )
+    quiet = (
+        trips.tally(*city.reports(trips, case.between, seeds + run)) for run in range(10 * seeds)
+    )
+    results = [alarm.check_trips(tally) for tally in quiet]
+    false = [sum(one.ends.raised for one in results), sum(len(one.pairs) > 0 for one in results)]
+    yield f"| {case} | nothing | 0 | | | | {false[0]} of {10 * seeds} | {false[1]} of {10 * seeds} | |"
 
 
 _WORLDS = (
@@ -342,8 +353,10 @@ def main(given: Sequence[str] | None = None) -> int:
         return 0
     city = CityTrips.load(asked.city)
     if asked.fakes:
-        print("| case | fakes | share | flow aimed at, × the share | districts up | down |")
-        print("|---|---|---|---|---|---|")
+        print(
+            "| case | fakes | share | flow, × the share | districts up | down | ends | pairs | alarm |"
+        )
+        print("|---|---|---|---|---|---|---|---|---|")
         for epsilon, camouflage in ((2.0, 0.0), (1.0, 0.5)):
             for line in fakes(city, Case(epsilon, camouflage, "cells"), asked.fakes):
                 print(line, flush=True)

@@ -102,6 +102,9 @@ def test_flows_come_back_with_intervals_and_the_mechanism_stays() -> None:
     assert table.share[begun, ended] > 5 * table.share[ended, begun]
     assert flows["stay_interval"][0] <= flows["stay_interval"][1]
     assert sum(body["distribution"]) == pytest.approx(1.0)
+    alarm = city.campaigns.state("paris")["alarm"]
+    assert alarm == body["alarm"]
+    assert (alarm["raised"], alarm["pairs"], alarm["false_alarm"]) == (False, [], 0.02)
     following = unpack_levels(city.campaigns.mechanism("paris").document)[0]
     assert (following.round, following.trips) == (2, True)
     assert following.law.weights.tolist() == law.weights.tolist()
@@ -152,9 +155,9 @@ def test_the_same_closing_gives_the_same_bytes_and_flows_are_told_before_their_i
     once, again = conclude_trips(work, told.append), conclude_trips(work, told.append)
     assert once.body == again.body
     assert once.following == again.following
-    assert told[0].unfinished == ("error_bars",)
+    assert [each.unfinished for each in told[:2]] == [("error_bars", "alarm"), ("alarm",)]
     early = json.loads(told[0].body)
-    assert early["unfinished"] == ["error_bars"]
+    assert early["unfinished"] == ["error_bars", "alarm"]
     assert "low" not in early["flows"]
     assert early["flows"]["share"] == json.loads(once.body)["flows"]["share"]
 

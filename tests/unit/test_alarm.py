@@ -14,7 +14,9 @@ from geoveil.errors import InvalidInput, Unsupported
 from geoveil.estimate import IterativeBayesianUpdate, Steps
 from geoveil.estimate.fitted import Observations
 from geoveil.mechanism import RandomizedResponse, Rappor
+from geoveil.randomness import seeded
 from geoveil.space.grid import Grid, Line
+from geoveil.trips.trips import Trips
 from geoveil.verify.alarm import (
     AlarmResult,
     PoisoningAlarm,
@@ -216,7 +218,7 @@ def test_fakes_in_one_round_of_several(mechanism: Channel) -> None:
     assert not QUICK.check(honest, UPDATE.fit(honest)).raised
 
 
-# -- slots -----------------------------------------------------------------------------------------
+# -- slots and trips -------------------------------------------------------------------------------
 
 
 def test_fakes_in_one_slot_are_found_though_they_are_few_among_all(mechanism: Channel) -> None:
@@ -248,6 +250,31 @@ def test_a_slot_that_is_odd_as_a_whole_is_named_too() -> None:
     assert (found.raised, found.groups, found.suspicious.size) == (True, (1,), 0)
     alike = PoisoningAlarm()._judged([groups[1]._replace(squares=np.ones(200))], np.zeros(50), 1)
     assert alike.overall_p_value == 1.0
+
+
+def test_trips_that_nobody_made() -> None:
+    """A pair that honest trips could not be: at 1 % of the trips the ends by themselves look honest."""
+    city = Grid(rows=7, columns=7, cell_km=1.0)
+    trips = Trips(elastic(city, epsilon_per_km=1.5, between="cells"))
+    generator = np.random.default_rng(2)
+    begun = generator.choice(city.size, 2_000, p=generator.dirichlet(np.ones(city.size)))
+    ended = np.where(generator.random(2_000) < 0.5, begun, generator.permutation(begun))
+    honest = trips.tally(*trips.sample(begun, ended, randomness=seeded(1)))
+    quiet = PoisoningAlarm().check_trips(honest)
+    assert (quiet.raised, len(quiet.pairs)) == (False, 0)
+    assert (
+        "No pair of reports comes more often than any flows explain (p at most 1)"
+        in quiet.summary()
+    )
+    found = PoisoningAlarm().check_trips(honest + trips.tally(np.full(20, 1), np.full(20, 45)))
+    assert (found.raised, found.ends.raised, found.pairs.tolist()) == (True, False, [[1, 45]])
+    assert "explain (p at most " in found.summary()
+    assert "come reports of 1 → 45. " in found.summary()
+    assert "The ends of the trips by themselves look honest" in found.summary()
+    anywhere = trips.tally(np.full(300, 1), np.arange(300) % city.size)  # no pair, but an end
+    ends = PoisoningAlarm().check_trips(honest + anywhere).ends
+    assert (ends.raised, ends.groups) == (True, ("origins",))
+    assert ends.summary().startswith("Alarm in origins: report 1 comes")
 
 
 # -- wrong input -----------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ from typing import Literal
 
 import numpy as np
 import pytest
+import scipy
 from benchmarks import trips as benchmark
 
 import geoveil as gv
@@ -16,7 +17,7 @@ from geoveil.errors import InvalidInput, OutsideSpace, TooLarge, Unsupported
 from geoveil.estimate import CrossValidated
 from geoveil.trips.flow_fit import Plan, _parts, _Redraw, stay_bounds
 from geoveil.trips.flows import DistrictFlows, Flows
-from geoveil.trips.pairs import PairOperator, Spots, TripTally
+from geoveil.trips.pairs import PairOperator, Spots, TripTally, _beside, pair_chances
 
 GRID = gv.Grid(rows=4, columns=4, cell_km=1.0)
 MAP = gv.Grid.from_box(south=48.83, west=2.30, north=48.87, east=2.36, cell_km=1.0)
@@ -178,6 +179,27 @@ def test_between_positions_the_spots_are_quarters_and_average_to_cells() -> None
     assert spots.between_cells(flows)[1, 2] == pytest.approx(
         flows.reshape(spots.size, -1)[1 :: MAP.size, 2 :: MAP.size].sum()
     )
+
+
+@pytest.mark.parametrize("channel", [between_cells(), gv.elastic(MAP, epsilon_per_km=2.0)])
+def test_no_flows_send_a_pair_oftener_than_its_neighbours_allow(channel: gv.Channel) -> None:
+    """People of any two places, and anywhere in their cells: then of any mixture of them."""
+    ratio, beside = _beside(channel)
+    assert beside.sum() == 4 * channel.report_count
+    assert not beside.diagonal().any()
+    near = beside.toarray() + np.eye(channel.report_count)
+    more = 1 + 1 / ratio
+    for inside in ([0.0, 0.0], [0.4, -0.3], [-0.5, 0.07]):
+        law = channel.columns_from(np.array(inside), np.arange(channel.report_count))
+        around = law @ near
+        assert (law * more <= around * (1 + 1e-9)).all()
+        assert (law * more / around).max() > 0.8 or any(
+            inside
+        )  # the bound is met, nearly, at centres
+    pairs = TripTally(channel, [0, 0, 5], [3, 3, 5], [1, 6, 2])
+    first = pair_chances(pairs)[0]
+    allowed = 1 / (more[0] * more[3])
+    assert first == pytest.approx(scipy.special.bdtrc(6, 7, allowed))
 
 
 def test_every_part_of_the_start_has_about_the_marginals() -> None:

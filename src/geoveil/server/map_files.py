@@ -320,7 +320,7 @@ def flow_file(ending: str, body: bytes) -> bytes:
     if "flows" not in estimate:
         raise Problem("not-offered", "the campaign does not collect trips, so it has no flows")
     names = ("campaign", "round", "closed_at", "epsilon_per_km", "space", "reports", "unfinished")
-    about = {name: estimate[name] for name in names}
+    about = {name: estimate[name] for name in (*names, "alarm") if name in estimate}
     values = {"geoveil": VERSION, "kind": "flows", **about, **estimate["flows"]}
     if ending == "json":
         return canonical_bytes(values)

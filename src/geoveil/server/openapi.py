@@ -355,7 +355,8 @@ FLOWS_SCHEMA = _schema(
     stay_share={"type": "number"},
     stay_in_district_share={"type": "number"},
     stay_interval=_SHARES,
-    unfinished=_LIST | {"items": {"const": "error_bars"}},
+    unfinished=_LIST | {"items": {"enum": ["error_bars", "alarm"]}},
+    alarm={"description": "Whether trips look like those of honest people.", "type": "object"},
 )
 
 

@@ -20,18 +20,23 @@ from geoveil.space import Grid
 from geoveil.trips.flows import DistrictFlows, Flows, blocks
 from geoveil.trips.pairs import TripTally
 from geoveil.trips.trips import Trips
+from geoveil.verify.alarm import PoisoningAlarm, TripAlarm
 
 MOST_DISTRICTS = 64
 """Blocks of cells are as small as this allows, and no smaller than two by two."""
 _REPLICATES = 20
+_ALARM_REPLICATES = 102
+"""As few as tell what is allowed: where cells are wide for their promise each of them takes long."""
+MOST_PAIRS = 100
+"""Pairs of reports that an alarm names, at most: the worst."""
 
 
 @one_blas_thread()
 def conclude_trips(work: Work, tell: Callable[[Conclusion], None]) -> Conclusion:
     """The flows of a closing, and the same mechanism for the next round.
 
-    ``tell`` is told the flows before their intervals, which take longest. Rounds below the minimum of
-    trips are not used. Cost: one fit of flows, and as many again as there are replicates.
+    ``tell`` is told the flows before their intervals, and these before the alarm. Rounds below the minimum
+    of trips are not used. Cost: one fit of flows, and as many again as there are replicates; the alarm.
     """
     settings = work.settings
     documents = {number: unpack_levels(text) for number, text in sorted(work.documents.items())}
@@ -76,8 +81,10 @@ def conclude_trips(work: Work, tell: Callable[[Conclusion], None]) -> Conclusion
         body = canonical_bytes({**said, "unfinished": list(unfinished), "flows": values})
         return Conclusion(body, tally.total, following, unfinished)
 
-    tell(conclusion("error_bars"))
+    tell(conclusion("error_bars", "alarm"))
     values |= _bars(flows, between)
+    tell(conclusion("alarm"))
+    said["alarm"] = _alarm(PoisoningAlarm(replicates=_ALARM_REPLICATES).check_trips(tally), used)
     return conclusion()
 
 
@@ -98,4 +105,21 @@ def _bars(flows: Flows, between: DistrictFlows) -> dict[str, Any]:
         "level": LEVEL,
         "method": between.errors.method,
         "stay_interval": list(flows.stay_interval(LEVEL)),
+    }
+
+
+def _alarm(found: TripAlarm, rounds: list[int]) -> dict[str, Any]:
+    """Whether the trips look like those of honest people: their ends, and pairs of reports."""
+    names = ("p_value", "statistic", "threshold", "overall_p_value", "replicates")
+    return {
+        "raised": found.raised,
+        **{name: getattr(found.ends, name) for name in names},
+        "false_alarm": found.false_alarm,
+        "pair_p_value": found.pair_p_value,
+        "suspicious": found.ends.suspicious.tolist(),
+        "ends": list(found.ends.groups),
+        "pairs": found.pairs[:MOST_PAIRS].tolist(),
+        "still_raised": found.raised,
+        "rounds": rounds,
+        "summary": found.summary(),
     }

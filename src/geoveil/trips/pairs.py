@@ -19,8 +19,11 @@ from geoveil.space.space import MATRIX_LIMIT
 MOST_SPOTS = 2_048
 """Up to so many the rows of all spots are held as a matrix, and products are matrix products."""
 Classes = npt.NDArray[np.int8]
+_TINY = 1e-300
 _ACROSS = 2
 """Spots a side of a cell where rows depend on the position in it."""
+_BESIDE, _INSIDE = 4, 9
+"""Other reports that one is compared with, and positions a side of a cell from which that is done."""
 
 
 class TripTally(ReadOnly):
@@ -248,3 +251,49 @@ class PairOperator(Operator):
         begun, ended = divmod(row, self._side.shape[0])
         first, second = self._pairs.T
         return np.asarray(self._side._row(begun)[first] * self._side._row(ended)[second])
+
+
+# --- What no flows explain
+
+
+def pair_chances(tally: TripTally) -> FloatArray:
+    """(pairs,): how often honest people, whatever their trips, would send each pair seen so often or oftener.
+
+    Law: a report y has some others S(y) beside it that are likely where y is. From wherever, y is at most
+    λ_y = max_x C[x, y] / Σ_{s in S(y)} C[x, s] times as likely as all of these together. So any flows that
+    send a pair (y, z) send its neighbours, the other pairs of ({y} ∪ S(y)) × ({z} ∪ S(z)), at least
+    1/ρ = (1 + 1/λ_y)·(1 + 1/λ_z) − 1 times as often. Of the trips that came as either, those of the pair are
+    binomial with a chance of at most ρ/(1 + ρ). No model is fitted.
+    Between positions x is one of nine positions a side in every cell, its edges among them, and λ_y as much
+    larger as it may be between them: e^{2ε·r}, r the farthest from one of them.
+    """
+    ratio, beside = _beside(tally.channel)
+    near = beside + scipy.sparse.eye_array(len(ratio))
+    often = scipy.sparse.csr_array((tally.counts, tuple(tally.pairs.T)), shape=near.shape)
+    first, second = tally.pairs.T
+    around = np.asarray((near.T @ often @ near).tocsr()[first, second]).ravel() - tally.counts
+    more = 1.0 + 1.0 / ratio
+    neighbours = more[first] * more[second] - 1.0
+    return np.asarray(scipy.special.betainc(tally.counts, around + 1.0, 1.0 / (1.0 + neighbours)))
+
+
+def _beside(channel: Channel) -> tuple[FloatArray, scipy.sparse.csr_array]:
+    """λ of every report, and (reports, reports): one where a report stands beside the one of the column."""
+    channel.space.check_matrix("the law of pairs")
+    reports = np.arange(channel.report_count)
+    middle = np.maximum(channel.columns(reports), 0.0)
+    there = middle[middle.argmax(axis=0)]  # (reports, reports): the law where each is likeliest
+    there[reports, reports] = -1.0
+    number = min(_BESIDE, reports.size - 1)
+    chosen = np.argpartition(-there, number - 1, axis=1)[:, :number] if number else there[:, :0]
+    places = chosen.astype(np.int64).ravel(), np.repeat(reports, number)
+    beside = scipy.sparse.csr_array((np.ones(chosen.size), places), shape=there.shape)
+    line = np.linspace(-0.5, 0.5, _INSIDE) if channel.loss_across_cell else np.zeros(1)
+    ratio = np.zeros(reports.size)
+    for east in line:
+        for north in line:
+            law = np.maximum(channel.columns_from(np.array([east, north]), reports), 0.0)
+            others = np.maximum(law @ beside, _TINY)
+            ratio = np.maximum(ratio, (law / others).max(axis=0))
+    farthest = np.sqrt(0.5) / (_INSIDE - 1)  # in cells
+    return ratio * np.exp(2 * channel.loss_across_cell * farthest), beside

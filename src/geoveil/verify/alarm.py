@@ -18,12 +18,13 @@ from geoveil.arrays import FloatArray, IntArray, count, instance, one_blas_threa
 from geoveil.channel.channel import Tally
 from geoveil.channel.operator import Operator
 from geoveil.errors import InvalidInput, Unsupported
-from geoveil.estimate import IterativeBayesianUpdate, Steps
+from geoveil.estimate import CrossValidated, IterativeBayesianUpdate, Steps
 from geoveil.estimate.fitted import Estimate, Observations
 from geoveil.estimate.objective import Objective, em_point
 from geoveil.estimate.uncertainty import MATRIX_CELLS
 from geoveil.estimate.uneven import MAP_SHOWS, PlacesOfAll, crowds_show
 from geoveil.space.space import MATRIX_LIMIT
+from geoveil.trips.pairs import TripTally, pair_chances
 
 _FARTHER = 1.5
 """So many more steps than the map takes where those places are open: crowds that it stopped short of would
@@ -36,6 +37,8 @@ _SURELY = 0.95
 _OF_A_SLOT = 0.5
 """A slot with a share s of all reports takes s to this power of the steps of the map of all: more than
 cross-validation takes, so that no crowd of its own is stopped short of."""
+_OF_PAIRS = 0.02
+"""The part of the false alarms of trips that is for pairs, whose chances fall so fast that it is enough."""
 _CHUNK_ENTRIES, _TINY = 1 << 22, 1e-300
 _FEWER = 0.75
 """Above 4,096 cells: with a share s of the reports of a map, s to this power of its steps are taken. How many
@@ -116,6 +119,36 @@ def _listed(names: Sequence[object]) -> str:
     return ", ".join(map(str, names[:5])) + more
 
 
+@dataclass(frozen=True, eq=False)
+class TripAlarm:
+    """What the alarm found among trips."""
+
+    ends: AlarmResult
+    """Of origins and destinations, each by itself; ``groups`` names the end that stands out."""
+    pairs: IntArray
+    """(k, 2): pairs of reports that come more often than any flows explain, the worst first."""
+    pair_p_value: float
+    """How often honest people would send one pair that stands out at least so far, at most."""
+    false_alarm: float
+    """Of all of it together, at most."""
+
+    @property
+    def raised(self) -> bool:
+        """Whether an end or a pair stands out."""
+        return self.ends.raised or bool(len(self.pairs))
+
+    def summary(self) -> str:
+        """The result in words."""
+        chance, ends = f"p at most {self.pair_p_value:.3g}", self.ends.summary()
+        if not len(self.pairs):
+            return f"{ends} No pair of reports comes more often than any flows explain ({chance})."
+        named = _listed([f"{begun} → {ended}" for begun, ended in self.pairs.tolist()])
+        rest = ends if self.ends.raised else "The ends of the trips by themselves look honest."
+        return (
+            f"Alarm: more often than any flows explain ({chance}) come reports of {named}. {rest}"
+        )
+
+
 @dataclass(frozen=True)
 class PoisoningAlarm:
     """A test that the reports were made by the mechanisms, for some map of honest people.
@@ -128,7 +161,7 @@ class PoisoningAlarm:
     over all reports and rounds: it finds fakes spread thinly over many cells, and names nobody.
     Some replicates come first (49 for one in fifty): where both p-values among these are above ten times
     ``false_alarm``, the others are left out; there is no alarm.
-    Of several groups of people (promises, slots) the oddest counts.
+    Of several groups of people (promises, slots, the two ends of trips) the oddest counts.
     Where a cell is wide for its promise (ε·cell above 0.75, or less where crowds are large), the model leaves
     open where in their cells people stand: crowds at an edge of their cell are no fakes.
     Guarantee: false alarms of each at most ``false_alarm`` as far as the fitted map is like the true one;
@@ -136,14 +169,12 @@ class PoisoningAlarm:
     after a few steps, as the published rule stops, is not like it, and raises the alarm by itself. Where all
     people are in a few cells the map has some in cells that have none, which under noise that is the same
     everywhere (randomised response) looks odd. So where a map of those cells alone that surely have people
-    explains the reports as well (likelihood ratio, at ``false_alarm``), the reports must be odd beside
-    honest people of that map too (up to 4,096 cells).
+    explains the reports as well (likelihood ratio), they must be odd beside its people too (up to 4,096).
     It cannot see fakes that honest people could have sent: a single round has as many cells to
     explain reports as there are reports, and crowded places explain much. Two rounds with different
     mechanisms leave far less room.
-    Cost: replicates × the steps of the estimate; a quarter of that where nothing looks odd, and the error
-    bars of the estimate where something does. Above 4,096 cells reports that are a part of those of the
-    estimate take fewer steps, as a map of them alone would.
+    Cost: replicates × the steps of the estimate (fewer for a part of the reports above 4,096 cells); a
+    quarter of that where nothing looks odd, and the error bars of the estimate where something does.
     Reference: docs/robustness.md; for the calibration, Davison & Hinkley (1997), §4.
 
     >>> import numpy as np
@@ -215,15 +246,33 @@ class PoisoningAlarm:
         ``slots`` are tallies by the name of their slot, and ``pooled`` the map of all slots. All slots
         together raise a false alarm at most as often as ``false_alarm``, which both tests share.
         """
-        names = list(slots)
-        groups = []
+        names, groups = list(slots), []
         for tallies in slots.values():
             parts = Observations(tallies).tallies
             update = IterativeBayesianUpdate(stop=Steps(steps_of_slot(parts, pooled)))
             groups.append((parts, update.fit(parts)))
-        shared = replace(self, false_alarm=self.false_alarm / 2)
-        result = shared.check_groups(groups)
+        result = replace(self, false_alarm=self.false_alarm / 2).check_groups(groups)
         return replace(result, groups=tuple(names[group] for group in result.groups))
+
+    @one_blas_thread()
+    def check_trips(self, tally: TripTally) -> TripAlarm:
+        """Whether trips look honest: where they begin, where they end, and every pair of reports.
+
+        Both ends are counts of reports like any others. A pair may come no more often than any flows explain
+        (:func:`~geoveil.trips.pairs.pair_chances`). All of it together raises a false alarm at most as often
+        as ``false_alarm``.
+        """
+        fits = IterativeBayesianUpdate(stop=CrossValidated(repeats=1))
+        sides = tally.of_origins(), tally.of_destinations()
+        ends = [Tally(tally.channel, side) for side in sides]
+        of_ends = replace(self, false_alarm=self.false_alarm * (1 - _OF_PAIRS) / 2)
+        found = of_ends.check_groups([(end, fits.fit(end)) for end in ends])
+        named = tuple(("origins", "destinations")[group] for group in found.groups)
+        chances = np.minimum(1.0, tally.channel.report_count**2 * pair_chances(tally))
+        odd = np.flatnonzero(chances <= self.false_alarm * _OF_PAIRS)
+        pairs = tally.pairs[odd[np.argsort(chances[odd], kind="stable")]]
+        least = float(chances.min(initial=1.0))
+        return TripAlarm(replace(found, groups=named), pairs, least, self.false_alarm)
 
     def _compared(self, crowds: Sequence[_Crowd]) -> AlarmResult:
         """The reports beside those of honest people who are where the models say."""

@@ -85,7 +85,7 @@ export const say = texts(
     weekdays: ["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"],
     trips: "Ask for trips instead of places",
     tripsWhy: (most: string) =>
-      `Every report is a trip: where it began and where it ended. It costs a person twice the promise. The map shows flows between districts. Trips have one promise, one map of all times, no alarm or guard against fakes, and at most ${most} cells.`,
+      `Every report is a trip: where it began and where it ended. It costs a person twice the promise. The map shows flows between districts. Trips have one promise, one map of all times, an alarm but no guard against fakes, and at most ${most} cells.`,
     notWithTrips: "Not with trips.",
     guard: "Leave out fake reports that are sure",
     guardWhy:
@@ -191,7 +191,7 @@ export const say = texts(
     weekdays: ["Montag", "Dienstag", "Mittwoch", "Donnerstag", "Freitag", "Samstag", "Sonntag"],
     trips: "Nach Wegen statt nach Orten fragen",
     tripsWhy: (most: string) =>
-      `Jede Meldung ist ein Weg: wo er begann und wo er endete. Er kostet einen Menschen das Doppelte des Versprechens. Die Karte zeigt Ströme zwischen Bezirken. Wege haben ein Versprechen, eine Karte aller Zeiten, weder Alarm noch Wächter gegen Fälschungen und höchstens ${most} Zellen.`,
+      `Jede Meldung ist ein Weg: wo er begann und wo er endete. Er kostet einen Menschen das Doppelte des Versprechens. Die Karte zeigt Ströme zwischen Bezirken. Wege haben ein Versprechen, eine Karte aller Zeiten, einen Alarm, aber keinen Wächter gegen Fälschungen und höchstens ${most} Zellen.`,
     notWithTrips: "Nicht mit Wegen.",
     guard: "Sicher gefälschte Meldungen weglassen",
     guardWhy:
