@@ -169,6 +169,7 @@ def test_flows_are_exported_and_read_back_and_places_are_not_counted(tmp_path: A
     body = city.campaigns.estimate("paris").body
     told = json.loads(flow_file("json", body))
     assert told["kind"] == "flows"
+    assert told["alarm"] == json.loads(body)["alarm"]
     for ending in ("geojson", "csv", "parquet"):
         path = tmp_path / f"flows.{ending}"
         path.write_bytes(flow_file(ending, body))
