@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import atexit
 import base64
+import gc
 import json
 import multiprocessing
 import os
@@ -304,6 +305,7 @@ def become_copy(asked: int) -> None:
     for number in (signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     assert len(list(Path("/proc/self/task").iterdir())) == 1  # a copy would have one alone
+    gc.freeze()  # or every copy would look for garbage among all that was loaded
     with socket.socket(fileno=asked) as asking:
         while True:
             message, files, _, _ = socket.recv_fds(asking, 2**20, 4)
