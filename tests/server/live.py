@@ -1,27 +1,16 @@
-"""Real servers for tests: ``geoveil serve`` as a process of its own on a free loopback port.
-
-Most are copies of one process that has loaded everything, which no server needs to do again.
-"""
+"""Real servers for tests: ``geoveil serve`` as a process of its own on a free loopback port."""
 
 from __future__ import annotations
 
-import atexit
 import base64
-import gc
 import json
-import multiprocessing
 import os
 import secrets
-import select
 import signal
-import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable
-from contextlib import closing, suppress
-from functools import cache
-from multiprocessing.connection import Connection
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +22,6 @@ from geoveil.server.settings_of_campaign import CampaignSettings
 from geoveil.store import open_store
 
 TOKEN = "a-token-for-tests-only"
-_TESTS = str(Path(__file__).resolve().parents[1])
 HANG_S = 180
 """Nothing here may take so long; figures are printed, not asserted."""
 LYON: dict[str, Any] = {
@@ -57,9 +45,6 @@ def cells_of(mechanism: dict[str, Any]) -> int:
     return len(base64.b64decode(mechanism["weights"])) // 4
 
 
-_PROGRAM = ["-m", "geoveil"]
-
-
 class Live:
     """A server that can be started, stopped and killed, again and again, over one database."""
 
@@ -70,17 +55,9 @@ class Live:
         self.log = folder / "server.log"
         self.port = 0
         self.token = TOKEN
-        self.program: list[str] = []
-        """What Python runs in the place of a copy."""
+        self.program = ["-m", "geoveil"]
         self.printed = ""
-        self.process: subprocess.Popen[str] | Copy | None = None
-
-    @classmethod
-    def whole(cls, folder: Path) -> Live:
-        """Begins as it does for operators, with nothing loaded: where the start itself is looked at."""
-        server = cls(folder)
-        server.program = _PROGRAM
-        return server
+        self.process: subprocess.Popen[str] | None = None
 
     @property
     def url(self) -> str:
@@ -92,21 +69,25 @@ class Live:
             f"--{name.replace('_', '-')}" + ("" if value is True else f"={value}")
             for name, value in self.settings.items()
         ]
-        words = ["serve", "--json", f"--port={self.port}", *flags]
+        command = [
+            sys.executable,
+            *self.program,
+            "serve",
+            "--json",
+            f"--port={self.port}",
+            *flags,
+        ]
         environment = {name: text for name, text in os.environ.items() if "GEOVEIL_" not in name}
         environment |= {"GEOVEIL_DATABASE": self.database, "GEOVEIL_OPERATOR_TOKEN": self.token}
         with self.log.open("a") as errors:
-            if self.program or sys.platform != "linux":
-                self.process = subprocess.Popen(
-                    [sys.executable, *(self.program or _PROGRAM), *words],
-                    env=environment,
-                    stdout=subprocess.PIPE,
-                    stderr=errors,
-                    text=True,
-                    cwd=self.folder,
-                )
-            else:
-                self.process = _copies().start(words, environment, self.folder, errors.fileno())
+            self.process = subprocess.Popen(
+                command,
+                env=environment,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                text=True,
+                cwd=self.folder,
+            )
         self.printed = self._announcement()
         self.port = int(json.loads(self.printed)["url"].rpartition(":")[2])
         return self
@@ -171,182 +152,3 @@ class Live:
     def mechanism(self, campaign: str) -> dict[str, Any]:
         with self.client() as client:
             return dict(client.get(f"/api/campaigns/{campaign}/mechanism").json())
-
-
-# --- Copies of a process: to load the service takes a second of the processor, and to fork nearly nothing
-
-
-class Copy:
-    """A copy that became ``geoveil``, or the process that one works in apart."""
-
-    def __init__(self, told: int) -> None:
-        self.sentinel = told
-        """Can be read when it has ended."""
-        self.pid = self._number()
-        self.returncode: int | None = None
-        self.stdout: Any = None
-
-    def _number(self) -> int:
-        return int.from_bytes(os.read(self.sentinel, 8), "big")
-
-    def send_signal(self, number: int) -> None:
-        if self.returncode is None:
-            with suppress(ProcessLookupError):
-                os.kill(self.pid, number)
-
-    def kill(self) -> None:
-        self.send_signal(signal.SIGKILL)
-
-    def wait(self, timeout_s: float) -> int:
-        if self.returncode is None:
-            if not select.select([self.sentinel], [], [], timeout_s)[0]:
-                raise subprocess.TimeoutExpired("geoveil", timeout_s)
-            self.returncode = os.waitstatus_to_exitcode(self._number())
-            os.close(self.sentinel)
-        return self.returncode
-
-    def join(self) -> None:
-        self.wait(HANG_S)
-
-
-class Copies:
-    """The process that copies are made of; it ends with the first that asked it."""
-
-    def __init__(self, asking: socket.socket | None = None) -> None:
-        self._asking = asking or self._begun()
-
-    def _begun(self) -> socket.socket:
-        asking, asked = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        code = "import sys; from server.live import become_copy; become_copy(int(sys.argv[1]))"
-        path = os.pathsep.join(filter(None, (_TESTS, os.environ.get("PYTHONPATH"))))
-        with asked:
-            process = subprocess.Popen(
-                [sys.executable, "-c", code, str(asked.fileno())],
-                env=os.environ | {"PYTHONPATH": path},
-                pass_fds=[asked.fileno()],
-            )
-
-        def end() -> None:
-            with asking, suppress(BrokenPipeError):
-                asking.send(b"")
-            process.wait(HANG_S)
-
-        atexit.register(end)
-        return asking
-
-    def _copy(self, message: Any, *files: int) -> Copy:
-        told, telling = os.pipe()
-        sent = [telling, self._asking.fileno(), *files]
-        socket.send_fds(self._asking, [json.dumps(message).encode()], sent)
-        os.close(telling)
-        return Copy(told)
-
-    def start(
-        self, words: list[str], environment: dict[str, str], folder: Path, errors: int
-    ) -> Copy:
-        """``geoveil`` with these words."""
-        import resource
-
-        printed, printing = os.pipe()
-        limits = resource.getrlimit(resource.RLIMIT_NOFILE)
-        copy = self._copy([words, environment, str(folder), limits], printing, errors)
-        os.close(printing)
-        copy.stdout = os.fdopen(printed)
-        return copy
-
-    # What ``geoveil.server.apart`` needs of multiprocessing
-
-    Pipe = staticmethod(multiprocessing.Pipe)
-
-    def get_context(self, _: str) -> Copies:
-        return self
-
-    def Process(self, *, args: tuple[Connection], **_: Any) -> _Apart:
-        return _Apart(lambda: self._copy(None, args[0].fileno()))
-
-
-class _Apart:
-    """A process of :class:`geoveil.server.apart.ProcessApart`."""
-
-    def __init__(self, start: Callable[[], Copy]) -> None:
-        self._start = start
-
-    def start(self) -> None:
-        copy = self._start()
-        self.pid, self.sentinel, self.kill, self.join = (
-            copy.pid,
-            copy.sentinel,
-            copy.kill,
-            copy.join,
-        )
-
-
-@cache
-def _copies() -> Copies:
-    return Copies()
-
-
-def become_copy(asked: int) -> None:
-    """Load all that a server does, then copy this process as often as asked."""
-    import resource
-
-    import scipy.fft
-    import scipy.linalg
-    import scipy.optimize
-    import scipy.special  # noqa: F401
-    import uvicorn.lifespan.on
-    import uvicorn.loops.auto  # noqa: F401
-
-    from geoveil.cli import main, serve  # noqa: F401
-    from geoveil.server import apart, round_documents, run  # noqa: F401
-
-    own = msgspec.convert(LYON, CampaignSettings)
-    round_documents.first_documents(own, "lyon", int(time.time()))  # which most of them begin with
-    for number in (signal.SIGINT, signal.SIGHUP):
-        signal.signal(number, signal.SIG_IGN)
-    assert len(list(Path("/proc/self/task").iterdir())) == 1  # a copy would have one alone
-    gc.freeze()  # or every copy would look for garbage among all that was loaded
-    with socket.socket(fileno=asked) as asking:
-        while True:
-            message, files, _, _ = socket.recv_fds(asking, 2**20, 4)
-            if not message:
-                return
-            if not os.fork():
-                break
-            for each in files:
-                os.close(each)
-            with suppress(ChildProcessError):  # what ended counts as time of this process
-                while os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG):
-                    pass
-    _tell_life(*files)
-    telling, again, *files = files
-    os.close(telling)
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-    signal.signal(signal.SIGHUP, signal.SIG_DFL)
-    sys.path.remove(_TESTS)
-    if (given := json.loads(message)) is None:
-        os.close(again)
-        apart._serve(Connection(files[0]))
-        return
-    for number, each in enumerate(files, 1):
-        os.dup2(each, number)
-        os.close(each)
-    sys.stdout, sys.stderr = os.fdopen(1, "w", closefd=False), os.fdopen(2, "w", 1, closefd=False)
-    sys.argv[1:], environment, folder, limits = given
-    resource.setrlimit(resource.RLIMIT_NOFILE, tuple(limits))
-    os.chdir(folder)
-    os.environ.clear()
-    os.environ.update(environment)
-    apart.multiprocessing = Copies(socket.socket(fileno=again))
-    main()
-
-
-def _tell_life(telling: int, *others: int) -> None:
-    """Fork once more: the child goes on, and its parent tells its number and how it ended."""
-    number = os.fork()
-    if number:
-        for each in others:
-            os.close(each)
-        os.write(telling, number.to_bytes(8, "big"))
-        os.write(telling, os.waitpid(number, 0)[1].to_bytes(8, "big"))
-        os._exit(0)

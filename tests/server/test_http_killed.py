@@ -179,7 +179,7 @@ def test_an_answer_that_never_arrives_is_asked_for_again(shared: Live) -> None:
 def test_stopping_under_load_is_quick_and_loses_nothing(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with Live.whole(tmp_path) as server:
+    with Live(tmp_path) as server:
         campaign = server.kept_campaign()
         mechanism = server.mechanism(campaign)
         ledger = Ledger()
@@ -232,7 +232,7 @@ def stop_under_load(
 def test_a_million_stored_ids_do_not_slow_the_start(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with Live.whole(tmp_path) as server:
+    with Live(tmp_path) as server:
         campaign = server.campaign()
     store = open_store(server.database, create=False)
     for _ in range(100):
