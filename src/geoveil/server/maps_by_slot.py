@@ -183,8 +183,6 @@ def slots_summary(
     if few:
         have = "has" if few == 1 else "have"
         words += f"; {few} {have} fewer than {number_of(minimum, 'report')} so far"
-    if maps:
-        words += ". The alarm looks at slots by themselves too"
     if maps and any(round_.seed for round_ in closing.rounds):
         words += ". None of the maps is held to the trusted first round"
     if maps and closing.waiting:

@@ -70,7 +70,7 @@ export interface Transport {
   post(url: string, body: string, limit: number, signal?: AbortSignal): Promise<Answer>;
 }
 
-/** `fetch` without cookies, cache, referrer or redirects; reads no more than it was told to. */
+/** `fetch` without cookies, cache, referrer or redirects; reads no more than it was told to, where answers are streams. */
 export class FetchTransport implements Transport {
   get(url: string, limit: number, signal?: AbortSignal): Promise<Answer> {
     return exchange(url, { headers: { Accept: "application/json" } }, limit, signal);
