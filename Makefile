@@ -1,7 +1,12 @@
 # Everything runs in .venv, built from requirements.lock on first use.
-# Needs only make, git and Python 3.11 or newer; choose one with PYTHON=python3.12.
+# Needs only make, git and Python 3.11 to 3.14; choose one with PYTHON=python3.12. A newer one needs a C++
+# compiler as well, since not all packages are built for it yet: it is taken where there is no other.
 
-PYTHON ?= python3
+ifndef PYTHON
+PYTHON := $(shell for python in python3 python3.14 python3.13 python3.12 python3.11; do \
+	$$python -c 'import sys, venv, ensurepip; sys.exit(not (3, 11) <= sys.version_info < (3, 15))' 2> /dev/null && \
+	echo $$python && exit; done; echo python3)
+endif
 # one more than the two cores that tests are made for: many wait for servers
 WORKERS ?= 3
 BY_FILE := --dist loadfile --no-loadscope-reorder
@@ -99,11 +104,15 @@ $(READY): requirements.lock pyproject.toml
 	@$(PYTHON) -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || \
 		{ echo "Geoveil needs Python 3.11 or newer with venv: $(PYTHON) is missing or too old. Try: make PYTHON=python3.12" >&2; exit 1; }
 	@echo "Setting up .venv ..."
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 15))' || exit 0; \
+		echo "Not all packages are built for this Python yet: it takes minutes and a C++ compiler. Others: make PYTHON=python3.14"
 	@$(PYTHON) -m venv --clear .venv
 	@awk '/^[^ #]/ {wanted = /^uv==/} wanted' requirements.lock > .venv/uv.txt
 	@$(PIP) --require-hashes --requirement .venv/uv.txt
 	@$(UV) pip install --python $(BIN)/python --require-hashes --requirement requirements.lock || \
 		{ echo "uv could not install the packages; trying pip ..." >&2; $(PIP) --require-hashes --requirement requirements.lock; }
+	@# its documentation makes newer Pythons warn where it is compiled, which uv does not do
+	@$(BIN)/python -W ignore -m compileall -q .venv/lib/python*/site-packages/ot
 	@$(PIP) --no-deps --no-build-isolation --editable .
 	@touch $@
 

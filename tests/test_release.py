@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -18,9 +20,9 @@ LOCK = (ROOT / "requirements.lock").read_text(encoding="utf-8")
 def test_every_locked_package_has_hashes_and_a_reason() -> None:
     packages = release.locked(LOCK)
     assert len(packages) > 50
-    for name, each in packages.items():
-        assert each["hashes"], name
-        assert each["via"], name
+    for each in packages:
+        assert each["hashes"], each["name"]
+        assert each["via"], each["name"]
 
 
 def test_what_runs_and_what_developers_use_are_told_apart() -> None:
@@ -33,7 +35,9 @@ def test_what_runs_and_what_developers_use_are_told_apart() -> None:
 def test_the_bill_of_materials_is_the_lock() -> None:
     bill = release.bill_of_materials(release.locked(LOCK), "1.0")
     assert bill["bomFormat"] == "CycloneDX"
-    assert LOCK.count("==") >= len(bill["components"]) == len(release.locked(LOCK))
+    pinned = re.findall(r"^([a-z0-9_.-]+)==([^ ]+)", LOCK, re.MULTILINE)
+    assert {(each["name"], each["version"]) for each in bill["components"]} == set(pinned)
+    assert len({name for name, _ in pinned}) < len(pinned)  # of some, one for each Python
     assert {each["scope"] for each in bill["components"]} == {"required", "excluded"}
     assert all(each["hashes"] for each in bill["components"])
 
@@ -46,6 +50,35 @@ def test_the_source_tree_holds_no_other_way_to_install() -> None:
         pinned = (ROOT / lock).read_text(encoding="utf-8")
         assert "--hash=sha256:" in pinned
         assert "://" not in pinned, "no address of a registry"
+
+
+@pytest.mark.parametrize(
+    ("there", "chosen"),
+    [
+        ({"python3": "3, 12"}, "python3"),
+        ({"python3": "3, 10", "python3.12": "3, 12", "python3.11": "3, 11"}, "python3.12"),
+        ({"python3": "3, 15", "python3.14": "3, 14"}, "python3.14"),  # has all packages ready-made
+        ({"python3": "3, 15"}, "python3"),  # which can build them
+    ],
+)
+def test_a_python_is_chosen_that_needs_no_compiler(
+    tmp_path: Path, there: dict[str, str], chosen: str
+) -> None:
+    for name in ("python3", *(f"python3.{minor}" for minor in range(11, 15))):
+        lines = f"import sys; sys.version_info = ({there.get(name, '3, 1')}); "
+        command = f'#!/bin/sh\nexec {sys.executable} -c "{lines}$2"\n'
+        (tmp_path / name).write_text(command if name in there else "#!/bin/sh\nexit 127\n")
+        (tmp_path / name).chmod(0o755)
+    done = subprocess.run(
+        ["make", "--no-print-directory", "--file", "Makefile", "--file", "-", "tell"],
+        input="tell: ; @echo $(PYTHON)\n",
+        cwd=ROOT,
+        env={"PATH": f"{tmp_path}:{os.environ['PATH']}"},
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    assert done.stdout.strip() == chosen
 
 
 @pytest.mark.slow

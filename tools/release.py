@@ -28,41 +28,43 @@ _VIA = re.compile(r"^\s+#\s+(?:via\s+)?(?P<name>[\w.-]+(?: \(pyproject\.toml[:\w
 _OURS, _DEV = "geoveil (pyproject.toml)", "geoveil (pyproject.toml:dev)"
 
 
-def locked(text: str) -> dict[str, dict[str, Any]]:
-    """Every package of a lock file: its version, the hashes of its files, and what asks for it."""
-    packages: dict[str, dict[str, Any]] = {}
+def locked(text: str) -> list[dict[str, Any]]:
+    """Every package of a lock file: its name and version, the hashes of its files, and what asks for it.
+
+    Of some there are two versions, each for its own versions of Python.
+    """
+    packages: list[dict[str, Any]] = []
     for line in text.splitlines():
         if found := _PACKAGE.match(line):
-            name = found["name"]
-            packages[name] = {"version": found["version"], "hashes": [], "via": []}
+            packages.append({**found.groupdict(), "hashes": [], "via": []})
         elif found := _HASH.search(line):
-            packages[name]["hashes"].append(found["digest"])
+            packages[-1]["hashes"].append(found["digest"])
         elif packages and (found := _VIA.match(line)):
-            packages[name]["via"].append(found["name"])
+            packages[-1]["via"].append(found["name"])
     return packages
 
 
-def at_run_time(packages: dict[str, dict[str, Any]]) -> set[str]:
+def at_run_time(packages: list[dict[str, Any]]) -> set[str]:
     """The packages that the program or one of its extras needs; the others are for developers."""
-    needed = {name for name, each in packages.items() if _OURS in each["via"]}
-    while more := {n for n, each in packages.items() if needed & set(each["via"])} - needed:
+    needed = {each["name"] for each in packages if _OURS in each["via"]}
+    while more := {each["name"] for each in packages if needed & set(each["via"])} - needed:
         needed |= more
     return needed
 
 
-def bill_of_materials(packages: dict[str, dict[str, Any]], release: str) -> dict[str, Any]:
+def bill_of_materials(packages: list[dict[str, Any]], release: str) -> dict[str, Any]:
     """The lock file as a CycloneDX document; the same lock gives the same bytes."""
     needed = at_run_time(packages)
     components = [
         {
             "type": "library",
-            "name": name,
+            "name": each["name"],
             "version": each["version"],
-            "purl": f"pkg:pypi/{name}@{each['version']}",
-            "scope": "required" if name in needed else "excluded",
+            "purl": f"pkg:pypi/{each['name']}@{each['version']}",
+            "scope": "required" if each["name"] in needed else "excluded",
             "hashes": [{"alg": "SHA-256", "content": digest} for digest in sorted(each["hashes"])],
         }
-        for name, each in sorted(packages.items())
+        for each in sorted(packages, key=lambda each: (each["name"], each["version"]))
     ]
     subject = {"type": "application", "name": "geoveil", "version": release}
     return {

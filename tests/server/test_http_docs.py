@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -22,6 +23,15 @@ PAGE = (ROOT / "docs" / "service.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"^```sh\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
 
 
+@pytest.fixture
+def curl() -> None:
+    """What an operator calls the service with, by hand; not on every machine."""
+    if shutil.which("curl") is None:
+        reason = "curl is not installed"
+        pytest.fail(reason) if os.environ.get("CI") else pytest.skip(reason)
+
+
+@pytest.mark.usefixtures("curl")
 def test_the_walk_through_runs_as_printed(live: Live) -> None:
     script = "\n".join(["set -eu", *BLOCKS]).replace("localhost:8000", f"127.0.0.1:{live.port}")
     done = subprocess.run(
@@ -45,6 +55,7 @@ def test_the_walk_through_runs_as_printed(live: Live) -> None:
     assert '"openapi":"3.1.0"' in said
 
 
+@pytest.mark.usefixtures("curl")
 def test_the_readme_runs_from_the_operator_to_the_device(shared: Live, tmp_path: Path) -> None:
     """The campaign of the shell is the one that the device reports to; only the server is ours."""
     readme = (ROOT / "README.md").read_text(encoding="utf-8")

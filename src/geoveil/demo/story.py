@@ -152,6 +152,7 @@ class LocalCollector:
                 used = tuple(entry["round"] for entry in estimate["rounds"])
                 return Released(np.array(estimate["distribution"]), used)
             except HTTPError as answer:
+                answer.close()
                 if answer.code != 404:
                     raise
             if looks % _LOOKS == 0 and self._failed_estimates() >= _ATTEMPTS:
