@@ -296,6 +296,9 @@ def test_what_cannot_be_told_apart_is_said(folder: Path) -> None:
         (["noisy.parquet", "-o", "e.csv", "--plot", "map.jpg"], "must end in .png"),
         (["noisy.parquet", "-o", "e.csv", "--method", "inversion", "--stop", "steps:3"], "--stop"),
         (["noisy.parquet", "-o", "e.csv", "--repair", "project"], "--repair"),
+        (["noisy.parquet", "-o", "e.csv", "--alarm", "--stop", "steps:3"], "--alarm must go with"),
+        (["noisy.parquet", "-o", "e.csv", "--alarm", "--method", "inversion"], "--alarm must go with"),
+        (["noisy.parquet", "-o", "e.csv", "--alarm", "--joint", "cell"], "without --stop and --joint"),
         (["noisy.parquet", "-o", "e.csv", *BOX], "--box is of no use"),
         (["missing.parquet", "-o", "e.csv"], "No such file"),
         (["checkins.csv", "-o", "e.csv", "--mechanism", "tally.json"], "tally.json"),
@@ -430,3 +433,18 @@ def test_cells_that_may_all_be_empty_are_said_to_be_hardly_known(folder: Path) -
         assert low is not None
         said[name] = "none of these is known not to be empty" in words, bool(low.any())
     assert said == {"noisy": (False, True), "few": (True, False)}
+
+
+def test_fakes_among_the_reports_are_looked_for_where_asked(folder: Path) -> None:
+    honest, output = folder / "noisy.csv", folder / "e.geojson"
+    told = done("estimate", honest, "-o", output, "--alarm")
+    assert "No alarm: the reports fit a map of honest people" in " ".join(told.stdout.split())
+    assert json.loads(output.read_text())["geoveil"]["alarm"]["raised"] is False
+    cell = int(library_estimate(folder).distribution.argmin())
+    with honest.open("a") as file:
+        file.writelines([f"{cell},,,\n"] * 100)  # where nobody is
+    told = done("estimate", honest, "-o", output, "--alarm", "--json")
+    assert f"geoveil: warning: Alarm: reports {cell}, " in told.stderr  # the worst first
+    found = json.loads(output.read_text())["geoveil"]["alarm"]
+    assert (found["raised"], found["suspicious"][0]) == (True, cell)
+    assert json.loads(told.stdout)["alarm"] == found

@@ -66,6 +66,18 @@ def test_one_map_for_each_hour(tmp_path: Path) -> None:
     assert "it holds maps of several slots: estimate without --by" in prior.stderr
 
 
+def test_fakes_of_one_hour_are_looked_for_where_asked(tmp_path: Path) -> None:
+    path, mechanism = written(tmp_path, TIMES)
+    asked = [path, mechanism, tmp_path / "hours.csv", "--by", "hour", "--alarm"]
+    assert json.loads(by(*asked).stdout)["alarm"]["raised"] is False  # type: ignore[arg-type]
+    with path.open("a") as file:
+        file.writelines(["0,2026-05-09T18:40Z,\n"] * 50)  # far from the people of the evening
+    result = by(*asked)  # type: ignore[arg-type]
+    found = json.loads(result.stdout)["alarm"]
+    assert (found["raised"], found["slots"], found["suspicious"]) == (True, ["18"], [0])
+    assert "warning: Alarm in 18: report 0 comes more often" in result.stderr
+
+
 def test_hours_are_those_of_the_zone_and_follow_its_clocks(tmp_path: Path) -> None:
     """On 25 October 2026 clocks in Paris went from 03:00 back to 02:00: both hours are slot 02."""
     times = ["2026-10-25T00:30Z"] * 60 + ["2026-10-25T01:30Z"] * 50 + ["2026-10-25T02:30Z"] * 40

@@ -288,6 +288,23 @@ def test_flows_have_intervals_lines_and_a_picture(trips: Path) -> None:
     assert about["stay_interval"][0] <= about["stay_share"] + 0.2
 
 
+def test_fakes_among_trips_are_looked_for_where_asked(trips: Path) -> None:
+    source, target = noisy(trips, "--seed", 4), trips.with_name("flows.csv")
+    asked = ["flows", source, "-o", target, "--no-intervals", "--alarm"]
+    honest = run(*asked)
+    assert "No alarm" in honest.stdout
+    assert "No pair of reports comes more often" in honest.stdout
+    header, *rows = source.read_text().splitlines()
+    ends = [header.split(",").index(name) for name in ("cell", "to_cell")]
+    fake = ["0" if place in ends else "" for place in range(header.count(",") + 1)]
+    source.write_text("\n".join([header, *rows, *[",".join(fake)] * 600]) + "\n")
+    told = run(*asked)
+    assert "warning: Alarm: more often than any flows explain" in told.stderr
+    assert "reports of 0 → 0" in told.stderr
+    assert "Alarm" not in told.stdout  # said once
+    assert '""pairs"":[[0,0]' in target.read_text()
+
+
 def test_flows_as_geoparquet_and_as_csv_say_the_same(trips: Path) -> None:
     source = noisy(trips, "--seed", 4)
     tables = {}

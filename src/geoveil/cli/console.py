@@ -79,6 +79,13 @@ class Console:
         if outside.worth_a_warning:
             self.warn(f"{outside.sentence()}; {outside.hint or 'is it the right map?'}")
 
+    def alarm_of(self, description: Mapping[str, Any]) -> str:
+        """What an alarm found, where one looked; said as a warning where it was raised."""
+        alarm = description.get("alarm")
+        if alarm and alarm["raised"]:
+            self.warn(alarm["summary"])
+        return "" if not alarm or alarm["raised"] else str(alarm["summary"])
+
     def randomness(self, seed: int | None) -> gv.Randomness:
         """The system's randomness; with a seed, and a warning, one that can be repeated."""
         if seed is None:

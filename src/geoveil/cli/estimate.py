@@ -28,6 +28,7 @@ from geoveil.table import locations, results, writer
 from geoveil.table.district_tables import put_zones
 from geoveil.table.reader import format_of
 from geoveil.table.reports import SlotColumn, rim_reports
+from geoveil.verify.alarm import PoisoningAlarm
 
 _RULES: dict[str, tuple[str, type]] = {
     "cross-validated": ("CrossValidated", int),
@@ -135,6 +136,7 @@ class EstimatorChoice:
     "--joint", metavar="COLUMN",
     help="Reports with the same entry of COLUMN are several of one person about one place.",
 )  # fmt: skip
+@shared.alarm_option("reports")
 @shared.zone_options("Districts in GeoJSON: OUT has a row for each instead of each cell.")
 @shared.plot_option("Draw the estimate as a map")
 @shared.space_options
@@ -143,8 +145,8 @@ class EstimatorChoice:
 def command(
     sources: tuple[str, ...], output: str, choice: EstimatorChoice, level: float, mechanism: str | None,
     by: str | None, time: str | None, zone: str | None, minimum_reports: int, joint: str | None,
-    zones: str | None, zone_name: str, plot: str | None, area: shared.Area, reading: locations.Reading,
-    machine: bool,
+    alarm: bool, zones: str | None, zone_name: str, plot: str | None, area: shared.Area,
+    reading: locations.Reading, machine: bool,
 ) -> None:  # fmt: skip
     """Estimate how people are distributed from their noisy reports.
 
@@ -160,6 +162,7 @@ def command(
     geoveil estimate noisy.csv --by hour --zone Europe/Paris -o hours.csv
     geoveil estimate monday.csv tuesday.csv --joint person -o estimate.csv
     geoveil estimate noisy.csv --zones districts.geojson -o districts.csv
+    geoveil estimate noisy.csv --alarm -o estimate.csv
     """
     format_of(output, reading.format, writing=True)
     bars.checked_level(level)
@@ -168,6 +171,8 @@ def command(
     console = Console(machine=machine, output=output)
     if joint is not None and (by is not None or choice.method != "ibu"):
         raise click.UsageError("--joint must go with --method ibu and without --by")
+    if alarm and (joint is not None or choice.method != "ibu" or choice.stop is not None):
+        raise click.UsageError("--alarm must go with --method ibu, and without --stop and --joint")
     districts = None
     if zones is not None:  # whose limits are then those of --within
         if choice.uncertainty == "none":
@@ -178,7 +183,7 @@ def command(
         slots = SlotColumn(by, time, zone)
         _estimate_slots(
             sources, output, choice, level, mechanism, slots, minimum_reports, plot, area, reading,
-            console, districts,
+            console, districts, alarm,
         )  # fmt: skip
         return
     if time is not None or zone is not None or minimum_reports > 1:
@@ -188,6 +193,10 @@ def command(
         tallies = inputs.tallies() if joint is None else inputs.by_person(joint)
         part = "cell" if districts is None else "district"
         estimate, result = _estimated(choice, level, tallies, progress, part)
+        if alarm:
+            progress.stage("looking for fakes")
+            found = PoisoningAlarm().check(tallies, estimate).to_dict()
+            result = replace(result, description={**(result.description or {}), "alarm": found})
         progress.stage("writing")
         shares = None
         if districts is None:
@@ -222,6 +231,7 @@ def _tell(
     if reports is not None:  # some may name no cell, but a place beside the map
         share = f"({100 * reports / max(total, 1):.3g} %) {'names' if reports == 1 else 'name'}"
         beside = f"{reports:,} of {number_of(total, 'report')} {share} no cell of it"
+    alarm = console.alarm_of(description)
     most = f"at most {estimate.certificate:.3g} nats per report below the maximum of the likelihood"
     none = "none: the estimate excludes a report that was seen"
     console.result(
@@ -236,6 +246,7 @@ def _tell(
             # where it is not, a warning has said so
             "identifiable": why if estimate.identifiable else "",
             "left out": f"identifiability: {why}" if untested else "",
+            "fakes": alarm,
             **_fullest(result, districts, level),
             "picture": about["picture"],
         },
@@ -265,7 +276,7 @@ def _fullest(
 def _estimate_slots(
     sources: tuple[str, ...], output: str, choice: EstimatorChoice, level: float, mechanism: str | None,
     slots: SlotColumn, minimum: int, plot: str | None, area: shared.Area, reading: locations.Reading,
-    console: Console, districts: ZoneFile | None = None,
+    console: Console, districts: ZoneFile | None, alarm: bool,
 ) -> None:  # fmt: skip
     """One map for each slot, or the districts of each, in one file."""
     if choice.method != "ibu":
@@ -290,7 +301,7 @@ def _estimate_slots(
         for number, (name, estimate) in enumerate(maps.items()):
             tables[str(name)] = results.shares_and_bars(estimate, bars_at)
             progress.update((number + 1) / len(maps))
-        description = {
+        description: dict[str, Any] = {
             "by": slots.by,
             "zone": slots.zone,
             "slots": {str(name): estimate.total for name, estimate in maps.items()},
@@ -300,6 +311,11 @@ def _estimate_slots(
             "steps": next(iter(maps.values())).steps,
             "interval_level": bars_at,
         }
+        if alarm:
+            progress.stage("looking for fakes")
+            named = {str(name): tallies for name, tallies in enough.items()}
+            found = PoisoningAlarm().check_slots(named, maps.pooled)
+            description["alarm"] = {**found.to_dict(), "slots": list(found.groups)}
         progress.stage("writing")
         said = ""
         if districts is None:
@@ -323,6 +339,7 @@ def _estimate_slots(
             "districts": said and f"over all slots, {said}",
             "begun at": maps.started,
             "left out": few,
+            "fakes": console.alarm_of(description),
             "picture": plot,
         },
     )

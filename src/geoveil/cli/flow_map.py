@@ -30,6 +30,7 @@ from geoveil.table.reader import Source, format_of, is_pipe
 from geoveil.table.tallies import is_tally, load_trip_tally
 from geoveil.trips.flows import DistrictFlows, Flows, blocks, middles_km
 from geoveil.trips.pairs import TripTally
+from geoveil.verify.alarm import PoisoningAlarm
 
 _SHOWN = 8
 """The largest flows that are printed."""
@@ -47,6 +48,7 @@ _FITTING = 0.4
 @click.option("--replicates", type=click.IntRange(min=2), default=40, show_default=True,
               help="How often the estimate is made again for the intervals.")  # fmt: skip
 @click.option("--no-intervals", is_flag=True, help="Leave the intervals out, which take longest.")
+@shared.alarm_option("ends and pairs of reports")
 @shared.mechanism_file_option
 @shared.plot_option("Draw the largest flows on a map")
 @shared.location_options
@@ -56,7 +58,7 @@ _FITTING = 0.4
 def command(
     sources: tuple[str, ...], output: str, block: int, zones: str | None, zone_name: str,
     level: float, replicates: int,
-    no_intervals: bool, mechanism: str | None, plot: str | None, reading: Reading,
+    no_intervals: bool, alarm: bool, mechanism: str | None, plot: str | None, reading: Reading,
     to_lat: str | None, to_lng: str | None, machine: bool,
 ) -> None:  # fmt: skip
     """Estimate how many trips go from where to where, from noisy trips.
@@ -94,12 +96,17 @@ def command(
         if not no_intervals:
             progress.update(_FITTING, "intervals")
         table = flow_table(between, districts, None if no_intervals else level)
+        if alarm:
+            progress.stage("looking for fakes")
+            found = PoisoningAlarm().check_trips(tally).to_dict()
+            table = replace(table, description={**(table.description or {}), "alarm": found})
         progress.stage("writing")
         writer.write_by(district_tables.put_flows, output, table, format=reading.format)
         if plot is not None:
             save_flows(plot, picture_of(between, table))
     values = {"output": output, **(table.description or {})}
-    console.result(values, lambda screen: _show(screen, table, output, plot))
+    said = console.alarm_of(values)
+    console.result(values, lambda screen: _show(screen, table, said, output, plot))
 
 
 def numbered_blocks(space: gv.Space, side: int) -> tuple[IntArray, str]:
@@ -185,7 +192,9 @@ def _counted(
     return total
 
 
-def _show(screen: Screen, table: district_tables.FlowTable, output: str, plot: str | None) -> None:
+def _show(
+    screen: Screen, table: district_tables.FlowTable, alarm: str, output: str, plot: str | None
+) -> None:
     about = table.description or {}
     screen.print(
         f"{number_of(about['pairs'], 'pair')} of districts ({about['districts']}) from "
@@ -208,6 +217,8 @@ def _show(screen: Screen, table: district_tables.FlowTable, output: str, plot: s
     screen.print(rows)
     if table.low is not None:
         screen.print(f"Intervals of pairs: {about['error_bars']}; each is for one pair by itself.")
+    if alarm:
+        screen.print(alarm)
 
 
 def _percents(low: float, high: float) -> str:

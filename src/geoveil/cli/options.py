@@ -413,6 +413,12 @@ def level_option(what: str) -> Decorator:
                         help=f"Of the interval of each {what}.")  # fmt: skip
 
 
+def alarm_option(what: str) -> Decorator:
+    """``--alarm``: whether the reports look like those of honest people."""
+    return click.option("--alarm", is_flag=True, help=f"Look for fakes as well: {what} that come more often "
+                        "than honest people explain. It estimates 50 to 200 times again.")  # fmt: skip
+
+
 mechanism_file_option = click.option(
     "--mechanism", metavar="FILE",
     help="Document of the mechanism that made the reports, where IN does not carry it.",

@@ -298,13 +298,9 @@ def block_bars(bars: ErrorBars, space: AnyGrid, side: int) -> dict[str, Any]:
 def _alarm(closing: Closing) -> dict[str, Any]:
     """Whether the newest rounds look like honest people; how many fakes, and what was left out."""
     alarm, inspected = closing.alarm, closing.inspected
-    names = (
-        "raised", "p_value", "statistic", "threshold", "overall_p_value", "false_alarm", "replicates",
-    )  # fmt: skip
     fewest, most = inspected.fake_range
     described = {
-        **{name: getattr(alarm, name) for name in names},
-        "suspicious": alarm.suspicious.tolist(),
+        **alarm.to_dict(),
         "fakes": {
             "least": fewest,
             "most": most,

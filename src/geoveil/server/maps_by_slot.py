@@ -40,7 +40,6 @@ ALARM_REPLICATES = 99, 199
 """How many honest releases slots are compared with: as many as tell one in a hundred, or more."""
 _SLOWER_FROM = 512
 """Cells from which a step takes longer for each."""
-SLOT_ALARM = ("raised", "p_value", "overall_p_value", "false_alarm", "replicates")
 
 OfSlot = Sequence[Sequence[Tally]]
 """The tallies of one slot by level, each over all rounds."""
@@ -139,8 +138,7 @@ def slot_alarm(
     looked = len({number for number, _ in checked})
     said = replace(result, groups=tuple(names[number] for number in odd)).summary()
     return {
-        **{name: getattr(result, name) for name in SLOT_ALARM},
-        "suspicious": result.suspicious.tolist(),
+        **result.to_dict(),
         "slots": odd,
         "checked": looked,
         "summary": f"{said} {looked} of {number_of(len(several), 'slot')} with a map looked at.",

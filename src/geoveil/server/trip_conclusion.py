@@ -20,15 +20,13 @@ from geoveil.space import Grid
 from geoveil.trips.flows import DistrictFlows, Flows, blocks
 from geoveil.trips.pairs import TripTally
 from geoveil.trips.trips import Trips
-from geoveil.verify.alarm import PoisoningAlarm, TripAlarm
+from geoveil.verify.alarm import PoisoningAlarm
 
 MOST_DISTRICTS = 64
 """Blocks of cells are as small as this allows, and no smaller than two by two."""
 _REPLICATES = 20
 _ALARM_REPLICATES = 102
 """As few as tell what is allowed: where cells are wide for their promise each of them takes long."""
-MOST_PAIRS = 100
-"""Pairs of reports that an alarm names, at most: the worst."""
 
 
 @one_blas_thread()
@@ -84,7 +82,8 @@ def conclude_trips(work: Work, tell: Callable[[Conclusion], None]) -> Conclusion
     tell(conclusion("error_bars", "alarm"))
     values |= _bars(flows, between)
     tell(conclusion("alarm"))
-    said["alarm"] = _alarm(PoisoningAlarm(replicates=_ALARM_REPLICATES).check_trips(tally), used)
+    alarm = PoisoningAlarm(replicates=_ALARM_REPLICATES).check_trips(tally)
+    said["alarm"] = {**alarm.to_dict(), "still_raised": alarm.raised, "rounds": used}
     return conclusion()
 
 
@@ -105,21 +104,4 @@ def _bars(flows: Flows, between: DistrictFlows) -> dict[str, Any]:
         "level": LEVEL,
         "method": between.errors.method,
         "stay_interval": list(flows.stay_interval(LEVEL)),
-    }
-
-
-def _alarm(found: TripAlarm, rounds: list[int]) -> dict[str, Any]:
-    """Whether the trips look like those of honest people: their ends, and pairs of reports."""
-    names = ("p_value", "statistic", "threshold", "overall_p_value", "replicates")
-    return {
-        "raised": found.raised,
-        **{name: getattr(found.ends, name) for name in names},
-        "false_alarm": found.false_alarm,
-        "pair_p_value": found.pair_p_value,
-        "suspicious": found.ends.suspicious.tolist(),
-        "ends": list(found.ends.groups),
-        "pairs": found.pairs[:MOST_PAIRS].tolist(),
-        "still_raised": found.raised,
-        "rounds": rounds,
-        "summary": found.summary(),
     }

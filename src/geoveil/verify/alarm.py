@@ -39,6 +39,7 @@ _OF_A_SLOT = 0.5
 cross-validation takes, so that no crowd of its own is stopped short of."""
 _OF_PAIRS = 0.02
 """The part of the false alarms of trips that is for pairs, whose chances fall so fast that it is enough."""
+_MOST_PAIRS = 100
 _CHUNK_ENTRIES, _TINY = 1 << 22, 1e-300
 _FEWER = 0.75
 """Above 4,096 cells: with a share s of the reports of a map, s to this power of its steps are taken. How many
@@ -70,6 +71,16 @@ class AlarmResult:
     """Tallies that were checked, those of equal mechanisms together."""
     groups: tuple[Any, ...] = ()
     """Of several groups of people, those that stand out, the worst first: by number, or slots by name."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """For files and machines: what was found, without the scores of all reports."""
+        names = ("raised", "p_value", "statistic", "threshold", "overall_p_value", "false_alarm")
+        return {
+            **{name: getattr(self, name) for name in names},
+            "replicates": self.replicates,
+            "suspicious": self.suspicious.tolist(),
+            "summary": self.summary(),
+        }
 
     def unless(self, other: AlarmResult) -> AlarmResult:
         """Odd only where another result, of the same reports beside other honest people, says so too."""
@@ -136,6 +147,18 @@ class TripAlarm:
     def raised(self) -> bool:
         """Whether an end or a pair stands out."""
         return self.ends.raised or bool(len(self.pairs))
+
+    def to_dict(self) -> dict[str, Any]:
+        """For files and machines: what was found, with the worst hundred pairs."""
+        return {
+            **self.ends.to_dict(),
+            "raised": self.raised,
+            "false_alarm": self.false_alarm,
+            "pair_p_value": self.pair_p_value,
+            "ends": list(self.ends.groups),
+            "pairs": self.pairs[:_MOST_PAIRS].tolist(),
+            "summary": self.summary(),
+        }
 
     def summary(self) -> str:
         """The result in words."""
