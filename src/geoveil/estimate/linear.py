@@ -5,12 +5,12 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Literal, cast
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import scipy
 
-from geoveil.arrays import ArrayLike, FloatArray, IntArray, one_blas_thread, one_of, vector
+from geoveil.arrays import ArrayLike, FloatArray, one_blas_thread, one_of, vector
 from geoveil.channel.channel import RARE, Channel, Tally
 from geoveil.errors import InvalidInput, Unsupported
 from geoveil.estimate import bars, fitted, mixture
@@ -112,7 +112,7 @@ class LinearSystem:
         self.matrix = channel.matrix()
         self.cells, self.reports = self.matrix.shape
         self.rank, self.how = self.cells, "solved exactly"
-        self._factors: tuple[FloatArray, IntArray] | None = None
+        self._factors: tuple[Any, Any] | None = None
         why = f"{self.reports} reports for {self.cells} cells"
         if self.cells == self.reports:
             factors, pivots, zero_at = scipy.linalg.lapack.dgetrf(self.matrix)
@@ -137,15 +137,14 @@ class LinearSystem:
             solved = scipy.linalg.lstsq(
                 self.matrix.T, columns, cond=SINGULAR, lapack_driver="gelsy"
             )[0]
-        return cast(FloatArray, solved.T.reshape(*laws.shape[:-1], self.cells))
+        return np.asarray(solved.T.reshape(*laws.shape[:-1], self.cells))
 
     def lost(self) -> FloatArray:
         """(cells, cells − rank): an orthonormal basis of the changes of v that vC does not show."""
         if self.rank == self.cells:
             return np.zeros((self.cells, 0))
-        return cast(
-            FloatArray, scipy.linalg.qr(null_space(self.matrix.T, self.rank), mode="economic")[0]
-        )
+        basis = scipy.linalg.qr(null_space(self.matrix.T, self.rank), mode="economic")[0]
+        return np.asarray(basis)
 
 
 # --- Matrix inversion: solve for the distribution, then bring it back to the simplex

@@ -152,7 +152,7 @@ class Simulated:
 
     def least(self, methods: Sequence[str]) -> FloatArray:
         """The least mean error of the methods, for each number of people."""
-        return np.min([self.errors[method].mean(axis=1) for method in methods], axis=0)
+        return np.stack([self.errors[method].mean(axis=1) for method in methods]).min(axis=0)
 
     def behind(self, methods: Sequence[str]) -> float:
         """The least error of the methods over that of GIBU, averaged over the numbers of people."""

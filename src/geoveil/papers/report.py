@@ -83,7 +83,8 @@ def span(values: npt.ArrayLike, style: str = ".2f") -> str:
     >>> span([0.25, 1.0, 0.5], ".0%")
     '25% to 100%'
     """
-    return f"{np.min(values):{style}} to {np.max(values):{style}}"
+    figures = np.asarray(values)
+    return f"{figures.min():{style}} to {figures.max():{style}}"
 
 
 def listed(values: Iterable[float], style: str = ".2f") -> str:

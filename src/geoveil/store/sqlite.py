@@ -330,7 +330,7 @@ def _translated() -> Iterator[None]:
 
 
 def _runner(connection: apsw.Connection) -> Run:
-    def run(statement: str, **values: object) -> list[records.Row]:
+    def run(statement: str, **values: Any) -> list[records.Row]:
         return list(connection.execute(statement, values))
 
     return run
