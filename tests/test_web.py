@@ -117,6 +117,14 @@ def test_the_readme_of_the_package_needs_no_other_page_and_names_all_options_and
 # --- Node and the built pages
 
 
+def test_a_folder_with_spaces_in_its_name_is_found() -> None:
+    """In an address they are escaped, so that its path names no file."""
+    for project in (node_tools.SDK, node_tools.PAGES):
+        for path in (*project.glob("*.ts"), *project.glob("test/*.ts")):
+            source = path.read_text(encoding="utf-8")
+            assert not re.search(r"import\.meta\.url\)\.pathname", source), path.name
+
+
 def test_node_comes_with_the_environment_where_the_machine_has_none(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -1,5 +1,6 @@
 /** Every page has an `index.html` at its address, and ends up in the Python package beside the server. */
 
+import { fileURLToPath } from "node:url";
 import { defineConfig, type Plugin } from "vite";
 
 const PAGES = {
@@ -40,7 +41,7 @@ const heads: Plugin = {
 export default defineConfig({
   plugins: [heads],
   base: "./", // addresses stay right behind a proxy that adds a prefix
-  resolve: { alias: { "@geoveil/client": new URL("../sdk/src/index.ts", import.meta.url).pathname } },
+  resolve: { alias: { "@geoveil/client": fileURLToPath(new URL("../sdk/src/index.ts", import.meta.url)) } },
   worker: { format: "es" },
   build: {
     outDir: process.env["GEOVEIL_PAGES"] ?? "../../src/geoveil/server/page_files",

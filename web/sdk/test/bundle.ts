@@ -1,5 +1,6 @@
 /** The package as one file, as a page would load it, and the browser that loads it. */
 
+import { fileURLToPath } from "node:url";
 import { type Browser, chromium } from "playwright-core";
 import { build } from "vite";
 import { ARGUMENTS, executablePath } from "./browser.ts";
@@ -18,7 +19,7 @@ export function inBrowser(): Promise<string> {
 }
 
 export async function bundled(entry: string): Promise<string> {
-  const input = new URL(entry, import.meta.url).pathname;
+  const input = fileURLToPath(new URL(entry, import.meta.url));
   const made = await build({
     configFile: false,
     logLevel: "silent",
