@@ -63,6 +63,7 @@ def run_in_a_browser(tmp_path: Path, names: list[str], least: int) -> None:
     with Live(tmp_path, tick_s=0.1) as server:
         given = {"GEOVEIL_SERVICE": server.url, "GEOVEIL_OPERATOR": server.token}
         given["GEOVEIL_PYTHON"] = sys.executable  # for tests that stop a service and start it again
+        given["LC_ALL"] = "en_US.UTF-8"  # parts that Node runs speak its language
         files = [f"test/{name}.test.ts" for name in names]
         done = node_tools.run(node_tools.PAGES, "vitest", "run", "--no-color", *files, **given)
     assert done.returncode == 0, done.stdout[-6000:]

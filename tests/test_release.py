@@ -66,7 +66,7 @@ def test_a_python_is_chosen_that_needs_no_compiler(
 ) -> None:
     for name in ("python3", *(f"python3.{minor}" for minor in range(11, 15))):
         lines = f"import sys; sys.version_info = ({there.get(name, '3, 1')}); "
-        command = f'#!/bin/sh\nexec {sys.executable} -c "{lines}$2"\n'
+        command = f'#!/bin/sh\nexec "{sys.executable}" -c "{lines}$2"\n'
         (tmp_path / name).write_text(command if name in there else "#!/bin/sh\nexit 127\n")
         (tmp_path / name).chmod(0o755)
     done = subprocess.run(
