@@ -41,22 +41,24 @@ export class MemoryStorage implements LedgerStorage {
 const STORE = "ledger";
 const ENTRY = "book";
 
-/** A ledger in a database of this origin; versions are compared and the book is put in one transaction. */
+/**
+ * A ledger in a database of this origin; versions are compared and the book is put in one transaction. It is opened
+ * anew for every step: a page that a browser keeps asleep to go back to would hold it open, and nothing could erase it.
+ */
 export class IndexedDbStorage implements LedgerStorage {
   private readonly name: string;
-  private opened: Promise<IDBDatabase> | undefined;
 
   constructor(name = "geoveil") {
     this.name = name;
   }
 
   async load(): Promise<Kept | undefined> {
-    const transaction = (await this.database()).transaction(STORE, "readonly");
-    return answer<Kept | undefined>(transaction.objectStore(STORE).get(ENTRY));
+    const store = (await this.begin("readonly")).objectStore(STORE);
+    return answer<Kept | undefined>(store.get(ENTRY));
   }
 
   async save(book: unknown, version: number): Promise<boolean> {
-    const transaction = (await this.database()).transaction(STORE, "readwrite", { durability: "strict" });
+    const transaction = await this.begin("readwrite");
     const store = transaction.objectStore(STORE);
     const completion = new Promise<void>((resolve, reject) => {
       transaction.oncomplete = () => resolve();
@@ -72,26 +74,16 @@ export class IndexedDbStorage implements LedgerStorage {
 
   /** Forget everything: what was reported, charged and promised. Other tabs begin anew too. */
   erase(): Promise<void> {
-    this.opened = undefined;
-    return answer(indexedDB.deleteDatabase(this.name)); // open connections close when they are told
+    return answer(indexedDB.deleteDatabase(this.name)); // after the steps that others have begun
   }
 
-  private database(): Promise<IDBDatabase> {
-    return (this.opened ??= this.open().catch((problem: unknown) => {
-      this.opened = undefined;
-      throw problem;
-    }));
-  }
-
-  private async open(): Promise<IDBDatabase> {
+  private async begin(mode: IDBTransactionMode): Promise<IDBTransaction> {
     const request = indexedDB.open(this.name, 1);
     request.onupgradeneeded = () => request.result.createObjectStore(STORE);
     const database = await answer<IDBDatabase>(request);
-    database.onversionchange = database.onclose = () => {
-      this.opened = undefined; // opened anew at the next step
-      database.close();
-    };
-    return database;
+    const transaction = database.transaction(STORE, mode, { durability: "strict" });
+    database.close(); // as soon as the transaction has ended
+    return transaction;
   }
 }
 

@@ -104,11 +104,18 @@ describe("before and after a report", () => {
     expect(seen).toHaveLength(1);
   });
 
-  it("forgets all that an erased database held, and a new one works", async () => {
+  it("forgets all that an erased database held, whoever sleeps over it, and a new one works", async () => {
+    const opening = vi.spyOn(indexedDB, "open");
     const ledger = new IndexedDbStorage("to-erase");
     const device = await opened({ ledger });
     const first = await device.report(PARIS);
-    await new IndexedDbStorage("to-erase").erase();
+    for (const { value } of opening.mock.results) value.result.onversionchange = null; // asleep, it would not be told
+    opening.mockRestore();
+    const deleting = vi.spyOn(indexedDB, "deleteDatabase");
+    const erased = new IndexedDbStorage("to-erase").erase();
+    const blocked = new Promise((_, reject) => (deleting.mock.results[0]!.value.onblocked = reject));
+    await Promise.race([erased, blocked]);
+    deleting.mockRestore();
     expect(await device.history()).toEqual([]);
     const again = await opened({ ledger });
     const second = await again.report(PARIS);
