@@ -18,7 +18,7 @@ async function fetchDocuments(): Promise<Uint8Array> {
   const answer = await fetch(address(`api/campaigns/${encodeURIComponent(CAMPAIGN)}/mechanism`), {
     credentials: "omit",
     cache: "no-cache",
-    signal: AbortSignal.timeout(PATIENCE_MS),
+    signal: AbortSignal.timeout?.(PATIENCE_MS) ?? null, // older browsers wait as long as they like
   });
   if (!answer.ok) throw new Refusal("", answer.status, "");
   const body = await answer.arrayBuffer();

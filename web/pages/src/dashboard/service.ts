@@ -203,7 +203,7 @@ async function ask(method: string, path: string, body?: unknown, { raw, fresh, s
     credentials: "omit",
     referrerPolicy: "no-referrer",
     cache: fresh ? "no-cache" : "default",
-    signal: AbortSignal.timeout(soon ? SOON_MS : PATIENCE_MS),
+    signal: AbortSignal.timeout?.(soon ? SOON_MS : PATIENCE_MS) ?? null, // older browsers wait as long as they like
   };
   let answer: Response;
   try {

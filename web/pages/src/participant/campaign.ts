@@ -20,7 +20,8 @@ const USUAL: Limits = { maxEpsilonPerKm: 2, budgetPerKm: 10 };
 const TIMEOUT_MS = 10_000;
 const LONGEST_NAME = 200;
 /** What no name has at the service: it would change how other text reads, or cover it. */
-const UNSEEN = /[\p{Cc}\p{Cf}\p{Cs}\p{Co}\p{Zl}\p{Zp}]|(?<=\p{M}{3})\p{M}/gu;
+const UNSEEN = /[\p{Cc}\p{Cf}\p{Cs}\p{Co}\p{Zl}\p{Zp}]/gu;
+const STACKED = /(\p{M}{3})\p{M}+/gu;
 
 /** The link that this page is: what a device opens, and what `geoveil audit` is given. */
 export const LINK = (location.origin + location.pathname).replace(/\/$/, "");
@@ -34,7 +35,7 @@ function ask(rest: string, accept: string): Promise<Response> {
     cache: "no-store",
     redirect: "error",
     referrerPolicy: "no-referrer",
-    signal: AbortSignal.timeout(TIMEOUT_MS),
+    signal: AbortSignal.timeout?.(TIMEOUT_MS) ?? null, // older browsers wait as long as they like
   });
 }
 
@@ -67,7 +68,7 @@ function campaignOf(answer: unknown): Campaign | Missing {
   const all = typeof counted === "object" && counted !== null ? (counted as Record<string, unknown>)["all"] : 0;
   if (typeof name !== "string" || typeof state !== "string") return "unreachable";
   return {
-    name: [...name.replace(UNSEEN, "")].slice(0, LONGEST_NAME).join(""),
+    name: [...name.replace(UNSEEN, "").replace(STACKED, "$1")].slice(0, LONGEST_NAME).join(""),
     state,
     over: state === "ended" || state === "finished",
     reports: typeof all === "number" && Number.isSafeInteger(all) && all > 0 ? all : 0,
