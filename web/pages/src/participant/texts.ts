@@ -243,7 +243,8 @@ export const say = texts(
 
     ledger: {
       title: "What was ever sent from here",
-      where: (host: string) => `From this browser to ${host}. The list is kept in this browser only.`,
+      where: (host: string) =>
+        `From this browser to ${host}. The list is kept in this browser only, until it clears the data of this site: Safari does so by itself after a week without a visit.`,
       none: "Nothing so far.",
       left: (rest: string, limit: string) => `${rest} of ${limit} per km are left of your budget.`,
       operator: (spent: string) => `This operator has had ${spent} per km of it.`,
@@ -495,7 +496,8 @@ export const say = texts(
 
     ledger: {
       title: "Was von hier je gesendet wurde",
-      where: (host: string) => `Von diesem Browser an ${host}. Die Liste liegt nur in diesem Browser.`,
+      where: (host: string) =>
+        `Von diesem Browser an ${host}. Die Liste liegt nur in diesem Browser, bis er die Daten dieser Seite löscht: Safari tut das nach einer Woche ohne Besuch von selbst.`,
       none: "Bisher nichts.",
       left: (rest: string, limit: string) => `${rest} von ${limit} je km sind von Ihrem Budget übrig.`,
       operator: (spent: string) => `Dieser Betreiber hat davon ${spent} je km bekommen.`,
