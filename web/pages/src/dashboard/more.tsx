@@ -69,7 +69,8 @@ export function MoreSettings({ wish, change, refused }: SettingsProps) {
 // --- Several promises
 
 function Promises({ wish: { others, trips, epsilonPerKm }, change, refused }: SettingsProps) {
-  const put = (at: number, value: number): void => change({ others: others.with(at, value) });
+  const put = (at: number, value: number): void =>
+    change({ others: others.map((each, place) => (place === at ? value : each)) });
   const words = refused("promises_per_km");
   return (
     <fieldset class="stack-tight" disabled={trips} aria-describedby="choice-hint">
@@ -89,7 +90,7 @@ function Promises({ wish: { others, trips, epsilonPerKm }, change, refused }: Se
             <button
               type="button"
               aria-label={say.removePromise(String(at + 2))}
-              onClick={() => change({ others: others.toSpliced(at, 1) })}
+              onClick={() => change({ others: others.filter((_, place) => place !== at) })}
             >
               ×
             </button>
@@ -172,7 +173,8 @@ function Times({ wish: { slots, trips }, change, refused }: SettingsProps) {
 
 function OwnTimes({ slots, put }: { slots: SlotWish; put: (changes: Partial<SlotWish>) => void }) {
   const { own, kind, end } = slots;
-  const change = (at: number, changes: Partial<Own>): void => put({ own: own.with(at, { ...own[at]!, ...changes }) });
+  const change = (at: number, changes: Partial<Own>): void =>
+    put({ own: own.map((each, place) => (place === at ? { ...each, ...changes } : each)) });
   return (
     <>
       <p class="small soft">{kind === "once" ? say.onceWhy : say.ownWhy}</p>
@@ -224,7 +226,7 @@ function OwnTimes({ slots, put }: { slots: SlotWish; put: (changes: Partial<Slot
               type="button"
               aria-label={say.removeTime(shown)}
               disabled={fixed || own.length <= 2}
-              onClick={() => put({ own: own.toSpliced(at, 1) })}
+              onClick={() => put({ own: own.filter((_, place) => place !== at) })}
             >
               ×
             </button>
