@@ -415,8 +415,9 @@ def level_option(what: str) -> Decorator:
 
 def alarm_option(what: str) -> Decorator:
     """``--alarm``: whether the reports look like those of honest people."""
-    return click.option("--alarm", is_flag=True, help=f"Look for fakes as well: {what} that come more often "
-                        "than honest people explain. It estimates 50 to 200 times again.")  # fmt: skip
+    return click.option("--alarm", is_flag=True,
+                        help=f"Look for fakes as well: {what} that come more often than honest people "
+                        "explain. It takes 50 estimates more, or hundreds where some do.")  # fmt: skip
 
 
 mechanism_file_option = click.option(
