@@ -19,6 +19,7 @@ from geoveil.cli.estimate_inputs import Inputs
 from geoveil.document.saved import mechanism_to_dict
 from geoveil.errors import InvalidInput, number_of
 from geoveil.estimate import Estimator, Progress, Repair, Stop, Uncertainty, bars, fitted
+from geoveil.estimate.bayesian_update import SlotMaps
 from geoveil.estimate.regions import RegionShares
 from geoveil.plot import maps as maps_of
 from geoveil.plot.pictures import report_map
@@ -329,17 +330,25 @@ def _estimate_slots(
         if plot is not None:
             panels = [maps_of.Panel(name, result.share) for name, result in tables.items()]
             maps_of.save_maps(plot, maps.pooled.space, panels)
+    _tell_slots(console, maps, {**description, "output": output}, said, plot)
+
+
+def _tell_slots(
+    console: Console, maps: SlotMaps, about: dict[str, Any], districts: str, plot: str | None
+) -> None:
+    """The outcome for people or for machines; ``about`` is what the file says, and its name."""
+    small, minimum = about["slots_without_a_map"], about["minimum_reports"]
     have = f"{number_of(len(small), 'slot')} {'has' if len(small) == 1 else 'have'}"
     few = f"{have} fewer than {number_of(minimum, 'report')} and no map" if small else ""
+    reports = number_of(maps.pooled.total, "report")
     console.result(
-        {"output": output, "cells": maps.pooled.space.size, **description},
+        {"output": about["output"], "cells": maps.pooled.space.size, **about},
         {
-            "maps": f"{number_of(len(maps), 'slot')} from {number_of(maps.pooled.total, 'report')}, in "
-            f"{in_words(output)}",
-            "districts": said and f"over all slots, {said}",
+            "maps": f"{number_of(len(maps), 'slot')} from {reports}, in {in_words(about['output'])}",
+            "districts": districts and f"over all slots, {districts}",
             "begun at": maps.started,
             "left out": few,
-            "fakes": console.alarm_of(description),
+            "fakes": console.alarm_of(about),
             "picture": plot,
         },
     )
