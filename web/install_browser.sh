@@ -27,8 +27,8 @@ else
     without "install Chromium (apt-get install chromium-headless-shell); this needs root"
 fi
 export DEBIAN_FRONTEND=noninteractive
-install() {
-    $as_root apt-get -qq install --no-install-recommends "$1" >/dev/null 2>&1
+install() { # waits where another program installs: a new machine updates itself first
+    $as_root apt-get -qq -o DPkg::Lock::Timeout=300 install --no-install-recommends "$1" >/dev/null 2>&1
 }
 echo "Installing Chromium ..."
 another || $as_root apt-get -qq update >/dev/null 2>&1 || true # what is known already may do
