@@ -31,7 +31,7 @@ _BAR_PRODUCTS = MATRIX_LIMIT**3
 """Error bars take cells³ products a round: all rounds up to a thousand cells or so, then the largest."""
 _ALARM_EFFORT, _GAIN_EFFORT = 80_000_000, 40_000_000
 """Cells × steps to refit, some two seconds and one; see ``_refits``."""
-_SLOWER_FROM = 512
+SLOWER_FROM = 512
 """Cells from which a step takes longer for each, because its arrays leave the caches."""
 _SETTING_UP = 5
 """A refit takes as long as so many steps before its first."""
@@ -211,7 +211,7 @@ class NewestRounds:
 def _refits(effort: int, estimate: Estimate) -> int:
     """How often the counts of one round can be fitted again with an effort, in cells × steps."""
     cells = estimate.space.size
-    effort_per_fit = cells * (estimate.steps + _SETTING_UP) * max(1.0, cells / _SLOWER_FROM)
+    effort_per_fit = cells * (estimate.steps + _SETTING_UP) * max(1.0, cells / SLOWER_FROM)
     return int(effort // effort_per_fit)
 
 

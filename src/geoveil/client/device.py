@@ -21,13 +21,12 @@ from geoveil.client.location import Beyond, Locate, Whereabouts, end_of_trip, in
 from geoveil.client.network import Address, Network, Transport
 from geoveil.client.refusal import Refused, Unacknowledged
 from geoveil.document.canonical import document_id
+from geoveil.document.slots import LATEST_S
 from geoveil.document.wire import MechanismDocument
 from geoveil.errors import InvalidInput, RandomnessFailed
 from geoveil.position.whole_law import DRAW_BYTES
 from geoveil.randomness import SYSTEM, Randomness, checked_randomness
 
-LATEST_S = float(1 << 40)
-"""No clock that tells a time shows a later one, in seconds since 1970."""
 SILENCE_TELLS = (
     'with outside="refuse" nothing is sent from outside the campaign\'s box, and that silence tells '
     "whoever watches that the person is not inside; by default a report is drawn there too"

@@ -19,7 +19,8 @@ MOST_SLOTS = 168
 NAME_LENGTH = 40
 DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 _MINUTES = {"day": 1440, "week": 10_080}
-_LATEST_S = 1 << 40
+LATEST_S = 1 << 40
+"""No clock that tells a time shows a later one, in seconds since 1970."""
 _END_S = 253_000_000_000
 """In the year 9987: calendars end soon after, each on a day of its own, and devices must not differ."""
 _ZONE = re.compile(r"[A-Z][A-Za-z0-9_+-]{0,29}(/[A-Za-z0-9_+-]{1,30}){0,2}")
@@ -135,7 +136,7 @@ def _check_starts(starts: Any, every: Every, slots: int) -> None:
     if len(starts) != needed:
         raise InvalidFile(f"{slots} slots that come every {every} must have {needed} starts")
     if every == "once":
-        if starts[0] < 0 or starts[-1] > _LATEST_S:
+        if starts[0] < 0 or starts[-1] > LATEST_S:
             raise InvalidFile("periods must lie between 1970 and the year 36812")
     elif starts[0] != 0 or starts[-1] >= _MINUTES[every]:
         raise InvalidFile("starts of slots must begin with the day or the week and lie inside it")

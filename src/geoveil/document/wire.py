@@ -23,7 +23,7 @@ from geoveil.document.area import (
     unpacked_integers,
     unpacked_weights,
 )
-from geoveil.document.slots import Slots
+from geoveil.document.slots import LATEST_S, Slots
 from geoveil.errors import GeoveilError, InvalidFile, InvalidInput, Unsupported
 from geoveil.position.cone import ROUNDING_CELLS, RoundedCone
 from geoveil.position.position_certificate import MOST_WORK
@@ -45,7 +45,6 @@ NAMED_PATTERN = "[a-z0-9][a-z0-9-]{0,79}"
 """Ids of campaigns that documents and links may name."""
 ID_PATTERN = "^[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?$"
 """Those that a service gives: small letters, digits and hyphens, as in the name of a host."""
-_LATEST_S = 1 << 40
 _FIELDS = {
     "geoveil", "kind", "campaign", "round", "level", "space", "step", "rim", "epsilon_per_km",
     "slack_nats", "beta_per_km", "weights", "kernel", "not_before", "expires",
@@ -321,8 +320,8 @@ def _document(values: dict[str, Any]) -> MechanismDocument:
     _require(
         _FIELDS <= set(values) <= _FIELDS | _OPTIONAL, "fields", "entries are missing or unknown"
     )
-    begins = _whole("not_before", values["not_before"], 0, _LATEST_S)
-    expires = _whole("expires", values["expires"], 0, _LATEST_S)
+    begins = _whole("not_before", values["not_before"], 0, LATEST_S)
+    expires = _whole("expires", values["expires"], 0, LATEST_S)
     _require(begins < expires, "times", "it expires before it begins")
     _require(values.get("trips", True) is True, "trips", "trips is something else than true")
     slots, campaign = values.get("slots"), values["campaign"]

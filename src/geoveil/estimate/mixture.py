@@ -17,6 +17,7 @@ import numpy as np
 from geoveil.arrays import ArrayLike, FloatArray, able, count, distribution, one_blas_thread
 from geoveil.channel.channel import Tally
 from geoveil.channel.composed import AverageChannel
+from geoveil.channel.observed import TINY
 from geoveil.errors import InvalidInput, Unsupported
 from geoveil.estimate import bars, fitted
 from geoveil.estimate.uncertainty import FisherInformation
@@ -276,7 +277,6 @@ SEED_LEVEL = 0.95
 """How often the bars of a seed round hold the truth of all cells together."""
 _STEPS = 200
 _MOST_SWEEPS, _SETTLED = 300, 1e-6
-_TINY = 1e-300
 
 
 def held(
@@ -375,10 +375,10 @@ def held_between(
     >>> held_between(np.array([0.6, 0.3, 0.1]), pairs, nothing, most, thirds).round(2).tolist()
     [0.47, 0.23, 0.3]
     """
-    theta = np.maximum(distribution, _TINY)
+    theta = np.maximum(distribution, TINY)
     moved = np.zeros(len(members))  # what each region was multiplied by, its logarithm
     regions = [np.flatnonzero(row) for row in members]
-    lowest, highest = np.log(np.maximum(least, _TINY)), np.log(np.maximum(most, _TINY))
+    lowest, highest = np.log(np.maximum(least, TINY)), np.log(np.maximum(most, TINY))
     for _ in range(_MOST_SWEEPS):
         shares = members @ theta
         outside = (shares > most * (1 + _SETTLED)) | (shares < least * (1 - _SETTLED))
@@ -386,7 +386,7 @@ def held_between(
             break
         for number in np.flatnonzero(outside | (moved != 0)).tolist():
             region = regions[number]
-            free = np.log(max(theta[region].sum(), _TINY)) - moved[number]
+            free = np.log(max(theta[region].sum(), TINY)) - moved[number]
             target = min(max(free, float(lowest[number])), float(highest[number]))
             change = target - free - moved[number]
             moved[number] = target - free

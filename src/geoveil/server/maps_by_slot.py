@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 from geoveil.arrays import FloatArray, IntArray
 from geoveil.campaign import Closing
+from geoveil.campaign.rounds import SLOWER_FROM
 from geoveil.channel.channel import Tally
 from geoveil.document.canonical import canonical_bytes
 from geoveil.document.slots import Slots
@@ -38,8 +39,6 @@ MOST_CHECKED = 600_000_000
 """Places × steps × replicates of all slots that the alarm looks at, some fifteen seconds."""
 ALARM_REPLICATES = 99, 199
 """How many honest releases slots are compared with: as many as tell one in a hundred, or more."""
-_SLOWER_FROM = 512
-"""Cells from which a step takes longer for each."""
 
 OfSlot = Sequence[Sequence[Tally]]
 """The tallies of one slot by level, each over all rounds."""
@@ -163,7 +162,7 @@ def _affordable(
 def _places(tally: Tally) -> int:
     """What a step works on: cells, or places in them where these are open."""
     channel = tally.channel
-    cells = channel.space.size * (-(-channel.space.size // _SLOWER_FROM))
+    cells = channel.space.size * (-(-channel.space.size // SLOWER_FROM))
     return cells * (2 * channel.positions_across**2 if channel.loss_across_cell > MAP_SHOWS else 1)
 
 

@@ -11,6 +11,7 @@ import scipy
 
 from geoveil.arrays import FloatArray, IntArray, count, one_blas_thread
 from geoveil.channel.channel import RARE, Channel
+from geoveil.channel.observed import TINY
 from geoveil.channel.operator import DenseOperator, Operator
 from geoveil.errors import InvalidInput, TooLarge
 from geoveil.estimate import CertifiedWithin, CrossValidated, Progress, Steps, Stop, StoppingRule
@@ -29,7 +30,6 @@ _FLOOR = 0.01
 """The share of all pairs alike in a start: what starts at zero stays there."""
 _EMPTY = 1e-3
 """The share of all spots alike in a marginal."""
-_TINY = 1e-300
 _CARRY_ON = 4
 """The flows that replicates are drawn from are carried on to so many times the steps."""
 _ROUGHNESS = 1.6
@@ -170,7 +170,7 @@ def _fitted_start(
     if size <= MOST_SPOTS:
         stored = list(_parts(spots, origins, destinations))
     parts = stored or _parts(spots, origins, destinations)
-    laws = np.stack([np.maximum(pairs._push(part.ravel()), _TINY) for part in parts])
+    laws = np.stack([np.maximum(pairs._push(part.ravel()), TINY) for part in parts])
     # Newton's steps need no matrix but this one of seven rows.
     weights = maximise(
         DenseOperator(laws), tally.counts, stop=CertifiedWithin(1e-6), accelerate=ActiveSetNewton()
@@ -348,7 +348,7 @@ def _numbers(covariance: FloatArray, shares: FloatArray, sign: float) -> FloatAr
     others = covariance[1:, 1:] + _RIDGE * np.diag(covariance).mean() * np.eye(len(shares) - 1)
     factor = np.linalg.cholesky(others).T
     for _ in range(_PASSES if len(shares) > 1 else 0):
-        error = np.sqrt(max(numbers @ covariance @ numbers, _TINY))
+        error = np.sqrt(max(numbers @ covariance @ numbers, TINY))
         side = sign * covariance[1:, 0] + error / scipy.special.ndtri(0.975) * shares[1:]
         numbers[1:] = sign * scipy.optimize.nnls(factor, -np.linalg.solve(factor.T, side))[0]
     return numbers

@@ -11,6 +11,7 @@ import scipy
 
 from geoveil.arrays import FloatArray, IntArray, ReadOnly, frozen, indices
 from geoveil.channel.channel import Channel, checked_channel
+from geoveil.channel.observed import TINY
 from geoveil.channel.operator import DenseOperator, Operator
 from geoveil.errors import InvalidInput, Unsupported, number_of
 from geoveil.space.grid import Grid
@@ -19,7 +20,6 @@ from geoveil.space.space import MATRIX_LIMIT
 MOST_SPOTS = 2_048
 """Up to so many the rows of all spots are held as a matrix, and products are matrix products."""
 Classes = npt.NDArray[np.int8]
-_TINY = 1e-300
 _ACROSS = 2
 """Spots a side of a cell where rows depend on the position in it."""
 _BESIDE, _INSIDE = 4, 9
@@ -293,7 +293,7 @@ def _beside(channel: Channel) -> tuple[FloatArray, scipy.sparse.csr_array]:
     for east in line:
         for north in line:
             law = np.maximum(channel.columns_from(np.array([east, north]), reports), 0.0)
-            others = np.maximum(law @ beside, _TINY)
+            others = np.maximum(law @ beside, TINY)
             ratio = np.maximum(ratio, (law / others).max(axis=0))
     farthest = np.sqrt(0.5) / (_INSIDE - 1)  # in cells
     return ratio * np.exp(2 * channel.loss_across_cell * farthest), beside

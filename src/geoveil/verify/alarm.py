@@ -16,6 +16,7 @@ import scipy
 
 from geoveil.arrays import FloatArray, IntArray, count, instance, one_blas_thread, part, uniform
 from geoveil.channel.channel import Tally
+from geoveil.channel.observed import TINY
 from geoveil.channel.operator import Operator
 from geoveil.errors import InvalidInput, Unsupported
 from geoveil.estimate import CrossValidated, IterativeBayesianUpdate, Steps
@@ -40,7 +41,7 @@ cross-validation takes, so that no crowd of its own is stopped short of."""
 _OF_PAIRS = 0.02
 """The part of the false alarms of trips that is for pairs, whose chances fall so fast that it is enough."""
 _MOST_PAIRS = 100
-_CHUNK_ENTRIES, _TINY = 1 << 22, 1e-300
+_CHUNK_ENTRIES = 1 << 22
 _FEWER = 0.75
 """Above 4,096 cells: with a share s of the reports of a map, s to this power of its steps are taken. How many
 cross-validation takes falls faster (docs/robustness.md), so that no crowd is stopped short of."""
@@ -475,4 +476,4 @@ def _beside_others(values: FloatArray, more: FloatArray | float = 0.0) -> FloatA
     mean = (values.sum(axis=0) - values) / others
     square = (np.square(values).sum(axis=0) - np.square(values)) / others
     variance = np.maximum(square - np.square(mean), 0.0)
-    return np.asarray((values - mean) / np.sqrt(np.maximum(variance + more, _TINY)))
+    return np.asarray((values - mean) / np.sqrt(np.maximum(variance + more, TINY)))
