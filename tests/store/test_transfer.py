@@ -322,3 +322,11 @@ def test_what_postgresql_says_of_a_connection_is_told_without_the_password() -> 
     with pytest.raises(StoreFailed, match="port 1 failed") as found:
         open_store("postgresql://geoveil:a-secret-word@127.0.0.1:1/geoveil")
     assert "a-secret-word" not in str(found.value)
+
+
+@pytest.mark.parametrize("password", ["first#last", "first?last", "first[last"])
+def test_no_part_of_a_password_of_any_characters_is_told(password: str) -> None:
+    address = cluster().database().replace("geoveil@", f"geoveil:{password}@")
+    with closing(open_store(address)) as store:
+        assert store.engine.endswith("/postgres")
+        assert "first" not in store.engine

@@ -20,7 +20,6 @@ from multiprocessing.process import BaseProcess
 from multiprocessing.synchronize import Event
 from pathlib import Path
 from types import FrameType
-from urllib.parse import urlsplit
 
 import uvicorn
 
@@ -182,12 +181,8 @@ def url_of(settings: Settings) -> str:
 
 
 def _started(settings: Settings, store: Store, token: str | None) -> Started:
-    """What to tell; the store is named without user and password."""
-    address = urlsplit(settings.database)
-    place = (address.netloc.rpartition("@")[2] + address.path).removeprefix("/")
-    engine = f"{store.engine} at {place}" if place else store.engine
     url = (settings.base_url or url_of(settings)).rstrip("/")
-    return Started(url, engine, token, are_built())
+    return Started(url, store.engine, token, are_built())
 
 
 def _serve_one(

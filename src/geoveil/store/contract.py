@@ -28,7 +28,7 @@ class Store(ABC):
     """
 
     engine: str
-    """What it is built on, with its version: ``SQLite 3.54.1``."""
+    """What it is built on and where it is, without user and password: ``SQLite 3.54.1 at geoveil.db``."""
     schema: int | None = None
     """The number of an older program's schema, where it has that one; it can then be copied only."""
     tables: Mapping[str, tuple[str, ...]] = records.TABLES

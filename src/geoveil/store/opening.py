@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote
 
 from geoveil.errors import InvalidInput, MissingExtra
 from geoveil.files import sync
@@ -26,7 +26,7 @@ def open_store(url: str | Path, *, create: bool = True, schema: int | None = Non
     ``sqlite:///a`` is relative to the working folder, ``sqlite:////a`` is not.
     """
     address = str(url)
-    scheme = urlsplit(address).scheme
+    scheme = address.partition("://")[0]
     try:
         if scheme in ("postgresql", "postgres"):
             from geoveil.store.postgres import PostgresStore

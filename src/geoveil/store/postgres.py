@@ -162,7 +162,8 @@ class PostgresStore(Store):
             if schema is not None:
                 self.tables = records.tables_among(connection.execute(_COLUMNS))
             version = connection.info.parameter_status("server_version") or ""
-        self.engine = f"PostgreSQL {version}"
+            place = f"{connection.info.host}:{connection.info.port}/{connection.info.dbname}"
+        self.engine = f"PostgreSQL {version} at {place}"
         self._closed = False
         self._counting = threading.Lock()
         self._counter: Patient | None = None

@@ -71,8 +71,8 @@ class SqliteStore(Store):
         if tuple(int(part) for part in version.split(".")[:3]) < OLDEST:
             oldest = ".".join(map(str, OLDEST))
             raise Unsupported(f"SQLite ({version}) must be at least {oldest}; install a newer apsw")
-        self.engine = f"SQLite {version}"
         self.path = Path(path)
+        self.engine = f"SQLite {version} at {self.path}"
         self._synchronous = synchronous
         self._vfs = vfs
         self.schema = schema
