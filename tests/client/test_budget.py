@@ -1,6 +1,8 @@
 """The ledger of one person."""
 
 import pickle
+import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import pytest
@@ -201,3 +203,16 @@ def test_no_report_is_spoken_of_as_one():
     empty.charge("two", 1.0)
     told = between_places(gv.GeoIndistinguishability(3.0), NEARBY_KM, reports=2)
     assert empty.summary().endswith(told)
+
+
+def test_threads_share_one_budget_and_one_memory():
+    budget, numbers = gv.Budget(limit_per_km=2.0), iter(range(8))
+
+    def slow(cell: int) -> int:
+        time.sleep(0.02)
+        return next(numbers)
+
+    with ThreadPoolExecutor(4) as threads:
+        answers = list(threads.map(lambda _: budget.report(MECHANISM, 3, draw=slow), range(4)))
+    assert answers == [0, 0, 0, 0]
+    assert budget.spent_per_km == 2.0

@@ -1,6 +1,8 @@
 """Rounds, late reports, minimum, save and resume, the paper's rule."""
 
 import json
+import time
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -423,3 +425,17 @@ def test_what_is_no_tally_no_list_of_promises_and_no_mechanism_is_named() -> Non
         gv.Campaign(line, promises_per_km=1.0)  # type: ignore[arg-type]
     with pytest.raises(InvalidInput, match="mechanisms must not be empty"):
         gv.manipulation_gain([], [1.0])
+
+
+def test_tallies_from_threads_all_count() -> None:
+    class Slow(gv.Tally):
+        @property
+        def counts(self):
+            time.sleep(0.02)
+            return super().counts
+
+    campaign = gv.Campaign(GRID, epsilon_per_km=2.0)
+    one = Slow(campaign.mechanism, np.ones(campaign.mechanism.report_count, dtype=int))
+    with ThreadPoolExecutor(4) as threads:
+        list(threads.map(lambda _: campaign.receive(one), range(4)))
+    assert campaign.current.total == 4 * campaign.mechanism.report_count

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence, Sized
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 from geoveil import arrays
@@ -31,6 +32,8 @@ MINIMUM_REPORTS = 100
 Inspected = Callable[..., Guarded | None]
 """What a guard says about the rounds of these numbers; ``None`` where there is none."""
 _VERSION = 1
+_COUNTING = Lock()
+"""One tally at a time: of two threads that add to the same counts one would be lost."""
 
 
 class Campaign:
@@ -187,13 +190,14 @@ class Campaign:
     def receive(self, tally: Tally) -> Round:
         """Count reports under the mechanism that made them, in the open round or late in an old one."""
         arrays.instance("tally", tally, Tally, A_TALLY)
-        for round_ in reversed(self._rounds):
-            tallies = round_.tallies
-            for level, earlier in enumerate(tallies):
-                if earlier.channel == tally.channel:
-                    more = earlier + Tally(earlier.channel, tally.counts)
-                    round_.tallies = (*tallies[:level], more, *tallies[level + 1 :])
-                    return round_
+        with _COUNTING:
+            for round_ in reversed(self._rounds):
+                tallies = round_.tallies
+                for level, earlier in enumerate(tallies):
+                    if earlier.channel == tally.channel:
+                        more = earlier + Tally(earlier.channel, tally.counts)
+                        round_.tallies = (*tallies[:level], more, *tallies[level + 1 :])
+                        return round_
         raise InvalidInput("the tally must come from a mechanism that this campaign has published")
 
     @arrays.one_blas_thread()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from fractions import Fraction
+from threading import RLock
 from typing import Literal
 
 from geoveil.arrays import finite, indices, positive
@@ -18,6 +19,10 @@ from geoveil.channel.guarantee import (
 )
 from geoveil.channel.words import NEARBY_KM, between_places, explain_together, rounded_down
 from geoveil.errors import GeoveilError, InvalidInput
+
+_SPENDING = RLock()
+"""One charge at a time, with its answer: two threads would each find the budget unspent. Not one lock for
+each budget, since budgets are pickled."""
 
 
 class BudgetSpent(GeoveilError):
@@ -96,30 +101,32 @@ class Budget:
     def charge(self, what: str, epsilon_per_km: float) -> None:
         """Spend, or raise :class:`BudgetSpent` and spend nothing."""
         cost = positive("epsilon_per_km", epsilon_per_km)
-        spent = self.guarantee.plus(GeoIndistinguishability(cost))
-        if spent.exact > as_written(self.limit_per_km):
-            raise BudgetSpent(cost, self.left_per_km, unit=self.guarantee.unit)
-        self.guarantee, self.spent_per_km = spent, spent.epsilon_per_km
-        self.charges.append((what, cost))
+        with _SPENDING:
+            spent = self.guarantee.plus(GeoIndistinguishability(cost))
+            if spent.exact > as_written(self.limit_per_km):
+                raise BudgetSpent(cost, self.left_per_km, unit=self.guarantee.unit)
+            self.guarantee, self.spent_per_km = spent, spent.epsilon_per_km
+            self.charges.append((what, cost))
 
     def report(
         self, mechanism: Channel, cell: int, *, draw: Callable[[int], int] | None = None
     ) -> int:
         """The report for a cell: the remembered one, or a new one, charged first."""
         key = (mechanism, int(indices("cell", cell, mechanism.space.size)))
-        if key not in self.answers:
-            check_claim(mechanism, promise := _promise(mechanism))
-            if promise.unit != self.guarantee.unit:
-                if self.charges or self.guarantee.exact:
-                    raise InvalidInput(
-                        f"the ledger counts ε per {self.guarantee.unit}; a mechanism that counts per "
-                        f"{promise.unit} must have a budget of its own"
-                    )
-                self.guarantee = self.guarantee.counted_in(promise.unit)
-            self.charge(repr(mechanism), promise.epsilon_per_km)
-            report = mechanism.sample(cell) if draw is None else draw(key[1])
-            self.answers[key] = int(report)
-        return self.answers[key]
+        with _SPENDING:
+            if key not in self.answers:
+                check_claim(mechanism, promise := _promise(mechanism))
+                if promise.unit != self.guarantee.unit:
+                    if self.charges or self.guarantee.exact:
+                        raise InvalidInput(
+                            f"the ledger counts ε per {self.guarantee.unit}; a mechanism that counts per "
+                            f"{promise.unit} must have a budget of its own"
+                        )
+                    self.guarantee = self.guarantee.counted_in(promise.unit)
+                self.charge(repr(mechanism), promise.epsilon_per_km)
+                report = mechanism.sample(cell) if draw is None else draw(key[1])
+                self.answers[key] = int(report)
+            return self.answers[key]
 
     def summary(self) -> str:
         """The ledger in words: about people where it knows how they came into every mechanism."""
