@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import random
 import shutil
 import subprocess
@@ -10,11 +11,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import apsw
+import psycopg
 import pytest
 
 from databases import Cluster
 from geoveil.errors import InvalidInput, Unsupported
 from geoveil.store import Store, StoreFailed, open_store
+from geoveil.store.postgres import Patient
 from geoveil.store.sqlite import SqliteStore
 from store.devices import Writer, assert_explained, device_id, start, upload
 from store.disk import Disk, FailingCall, remains
@@ -193,6 +196,20 @@ def test_a_database_that_is_not_there() -> None:
     with pytest.raises(StoreFailed, match="PostgreSQL failed") as failed:
         open_store("postgresql://secret@/nowhere?host=/no/such/folder")
     assert "secret" not in str(failed.value)
+
+
+@pytest.mark.parametrize("behind", [1, 2, 3])
+def test_a_pooler_of_transactions_is_refused(
+    behind: int, postgres: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its own connections in turn, whoever asks: settings and locks would be another's."""
+    address = postgres.database()
+    with contextlib.ExitStack() as stack:
+        opened = [psycopg.connect(address, autocommit=True) for _ in range(behind)]
+        pool = itertools.cycle(map(stack.enter_context, opened))
+        monkeypatch.setattr(Patient, "execute", lambda self, *given: next(pool).execute(*given))
+        with pytest.raises(InvalidInput, match="pool_mode = session"):
+            open_store(address)
 
 
 def test_a_store_that_cannot_be_written_says_so_when_it_is_opened(tmp_path: Path) -> None:

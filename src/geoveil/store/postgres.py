@@ -158,6 +158,7 @@ class PostgresStore(Store):
         self.schema = schema
         _check_reachable(url)
         with _connected(url, statement_s=_LONG_S) as connection:
+            _check_lasting(connection, url)
             _migrate(connection, migrations("postgres")[:schema], create=create)
             if schema is not None:
                 self.tables = records.tables_among(connection.execute(_COLUMNS))
@@ -338,6 +339,23 @@ def _connected(url: str, *, statement_s: float) -> Patient:
         connection = Patient.connect(url, **_SETTINGS)
         _configure(connection, statement_s)
         return connection
+
+
+def _check_lasting(connection: Patient, url: str) -> None:
+    """Raise where a pooler lends what is behind a connection to others after every transaction.
+
+    Settings would go with it, also that commits wait for the disk, and a prepared statement could be
+    another's of the same name.
+    """
+    with _translated(), _connected(url, statement_s=_STATEMENT_S) as other:
+        ask = "SELECT pg_backend_pid()"
+        asked = (connection, other, other, connection) * 2
+        pairs = {(one is other, one.execute(ask).fetchone()) for one in asked}
+    if len(pairs) > 2 or len({behind for _, behind in pairs}) < 2:
+        raise InvalidInput(
+            "store must be reached by connections that last, not by a pooler that changes them with every "
+            "transaction; let it pool sessions (pool_mode = session)"
+        )
 
 
 def _configure(connection: Patient, statement_s: float = _STATEMENT_S) -> None:
