@@ -95,22 +95,29 @@ def probabilities(name: str, value: Any) -> FloatArray:
     return array
 
 
-def by_position(name: str, value: Any) -> Any:
+def by_position(name: str, value: Any, *, axes: int = 1) -> Any:
     """The value itself, unless it is a Series of pandas whose index is another than 0, 1, 2, …
+
+    With two axes, unless it is a DataFrame whose index or columns are.
 
     Of one that was sorted or filtered nobody can tell whether the cell is the label, as after
     ``value_counts``, or the position, as in a frame that a list of places was made from.
     """
-    labels = getattr(value, "index", None)
-    if hasattr(labels, "get_indexer") and value.ndim == 1:
-        order = np.asarray(labels)
-        if order.dtype.kind not in "iuf" or not np.array_equal(order, np.arange(order.size)):
-            raise InvalidInput(
-                f"{name} (a {type(value).__name__}) must have the index 0, 1, 2, …; where its labels are "
-                "cells, use .reindex(range(cells), fill_value=0), where its rows are in the right order "
-                "already, .to_numpy()"
-            )
+    labels = getattr(value, "axes", ())
+    of_pandas = hasattr(getattr(value, "index", None), "get_indexer")
+    if of_pandas and len(labels) == axes and not all(map(_are_positions, labels)):
+        also, columns = ("", "") if axes == 1 else (" and such columns", ", columns=range(reports)")
+        raise InvalidInput(
+            f"{name} (a {type(value).__name__}) must have the index 0, 1, 2, …{also}; where its labels are "
+            f"cells, use .reindex(range(cells){columns}, fill_value=0), where its rows are in the right "
+            "order already, .to_numpy()"
+        )
     return value
+
+
+def _are_positions(labels: Any) -> bool:
+    order = np.asarray(labels)
+    return order.dtype.kind in "iuf" and np.array_equal(order, np.arange(order.size))
 
 
 def vector(name: str, value: Any, size: int) -> FloatArray:
@@ -188,6 +195,15 @@ def indices(name: str, value: Any, size: int) -> IntArray:
             f"{name} must lie in 0 … {size - 1}; the entry at position {first} does not"
         )
     return array.astype(np.int64, copy=False)
+
+
+def check_broadcast(**given: IntArray) -> None:
+    """Refuse arrays that have neither one shape nor shapes that NumPy broadcasts."""
+    try:
+        np.broadcast_shapes(*(array.shape for array in given.values()))
+    except ValueError:
+        shapes = " and ".join(f"{name} (shape {array.shape})" for name, array in given.items())
+        raise InvalidInput(f"{shapes} must have one shape, or shapes that broadcast") from None
 
 
 def ragged(sizes: IntArray) -> tuple[IntArray, IntArray]:

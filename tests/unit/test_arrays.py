@@ -88,6 +88,7 @@ def test_a_series_whose_labels_are_no_positions_is_refused_wherever_cells_are_me
         lambda given: release.sample(given, randomness=gv.seeded(1)),
         lambda given: gv.CountRelease(people=10, prior=given / 10, multiplier=1.0).leakage_bits,
         lambda given: GroupedRelease(people=10, prior=given / 10, multiplier=1.0, groups=5).epsilon,
+        lambda given: gv.Remapped(channel, given % 3).map,
         MergedPlaces(((0,), (1, 2))).counts,
         MergedPlaces(((0,), (1, 2))).prior,
         lambda given: MaskedGrid(grid, given > 2).cells,
@@ -98,3 +99,14 @@ def test_a_series_whose_labels_are_no_positions_is_refused_wherever_cells_are_me
         for other in (people.sort_values(ascending=False), people.set_axis(["a", "b", "c"])):
             with pytest.raises(InvalidInput, match=r"the index 0, 1, 2, ….*\.to_numpy"):
                 take(other)
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_a_matrix_whose_labels_are_no_positions_is_refused(turned: bool) -> None:
+    pandas = pytest.importorskip("pandas")
+    values = gv.Exponential(gv.Line(3), epsilon_per_km=1.0).matrix()
+    frame = pandas.DataFrame(values)
+    assert np.array_equal(gv.DenseChannel(gv.Line(3), frame).matrix(), values)
+    sorted_frame = frame.sort_index(axis=1 if turned else 0, ascending=False)
+    with pytest.raises(InvalidInput, match="0, 1, 2, … and such columns"):
+        gv.DenseChannel(gv.Line(3), sorted_frame)

@@ -307,6 +307,10 @@ def test_distances_from_cells_that_do_not_exist_are_refused(space: Space) -> Non
     for wrong in (-1, space.size):
         with pytest.raises(OutsideSpace, match="must lie in 0 …"):
             space.distances_from_km(wrong)
+    with pytest.raises(
+        InvalidInput, match=r"a \(shape \(2,\)\) and b \(shape \(3,\)\) must have one"
+    ):
+        space.distance_km([0, 1], [0, 1, 1])
 
 
 def test_cells_outside_are_refused() -> None:
@@ -319,6 +323,8 @@ def test_cells_outside_are_refused() -> None:
         PARIS.cell_at(12, 0)
     with pytest.raises(OutsideSpace, match="column"):
         PARIS.cell_at(0, 16)
+    with pytest.raises(InvalidInput, match=r"row .* and column .* must have one shape"):
+        PARIS.cell_at([0, 1], [2, 3, 4])
     assert PARIS.cell_at([[0], [1]], [2, 3]).tolist() == [[2, 3], [18, 19]]
 
 

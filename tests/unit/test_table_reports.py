@@ -193,6 +193,7 @@ def test_geometry_of_a_pyarrow_table_cannot_be_kept() -> None:
     [
         ([1, 2], r"builtins\.list\) must be a DataFrame of pandas"),
         (pa.RecordBatch.from_pydict({"lat": LAT}), r"pyarrow\.table\(frame\) makes one"),
+        (pa.chunked_array([LAT]), "pyarrow Table, or a dict"),
         ({"lat": LAT, "y": LAT, "lng": LNG}, "say which one it is with lat=: "),
         ({"lat": np.ma.array(LAT, mask=[0, 1, 0]), "lng": LNG}, "finite; the entry at position 1"),
         ({"lat": np.ones(3) + 1j, "lng": LNG}, "must hold numbers only"),

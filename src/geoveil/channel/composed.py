@@ -15,6 +15,7 @@ from geoveil.arrays import (
     ByParts,
     FloatArray,
     IntArray,
+    by_position,
     distribution,
     frozen,
     indices,
@@ -117,7 +118,9 @@ def _enumerated_once(channel: DenseChannel, claim: Guarantee | None) -> Certific
 
 
 def _stochastic(matrix: ArrayLike, size: int) -> FloatArray:
-    array = numbers("matrix", matrix, "rows of numbers, all of one length").copy("K")
+    array = numbers(
+        "matrix", by_position("matrix", matrix, axes=2), "rows of numbers, all of one length"
+    ).copy("K")
     if array.ndim != 2 or array.shape[0] != size or array.shape[1] == 0:
         raise InvalidInput(
             f"matrix (shape {array.shape}) must have {size} rows, one per cell, and a column per report"
@@ -333,7 +336,7 @@ class Remapped(ByParts, Channel):
         self.channel = checked_channel("channel", channel)
         self.space = channel.space
         self.report_count = channel.space.size
-        self.map: IntArray = frozen(indices("map", map, self.space.size).copy())
+        self.map: IntArray = frozen(indices("map", by_position("map", map), self.space.size).copy())
         if self.map.shape != (channel.report_count,):
             raise InvalidInput(
                 f"map (shape {self.map.shape}) must have {channel.report_count} entries, one per report"

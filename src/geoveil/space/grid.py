@@ -197,6 +197,7 @@ class Grid(MapSpace):
         Equal offsets have exactly equal distances, wherever the two cells lie.
         """
         (row_a, column_a), (row_b, column_b) = self.row_column(a), self.row_column(b)
+        arrays.check_broadcast(a=row_a, b=row_b)
         return self._offset_km(row_a - row_b, column_a - column_b)
 
     def _offset_km(self, rows: IntArray, columns: IntArray) -> FloatArray:
@@ -233,8 +234,9 @@ class Grid(MapSpace):
 
     def cell_at(self, row: ArrayLike, column: ArrayLike) -> IntArray:
         """Cells at rows and columns (arrays broadcast)."""
-        at_row = indices("row", row, self.rows)
-        return at_row * self.columns + indices("column", column, self.columns)
+        at_row, at_column = indices("row", row, self.rows), indices("column", column, self.columns)
+        arrays.check_broadcast(row=at_row, column=at_column)
+        return at_row * self.columns + at_column
 
     def row_column(self, cells: ArrayLike) -> tuple[IntArray, IntArray]:
         """Rows and columns of cells."""

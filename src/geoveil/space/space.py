@@ -50,9 +50,9 @@ class Space(Framed, Shown, ReadOnly, ABC):
 
     def distance_km(self, a: ArrayLike, b: ArrayLike) -> FloatArray:
         """Distances between the centres of cells ``a`` and ``b`` (arrays broadcast)."""
-        first = self.centres[indices("cells", a, self.size)]
-        second = self.centres[indices("cells", b, self.size)]
-        return self._norm(first - second)
+        first, second = (indices("cells", cells, self.size) for cells in (a, b))
+        arrays.check_broadcast(a=first, b=second)
+        return self._norm(self.centres[first] - self.centres[second])
 
     def apart_km(self, distance_km: float) -> FloatArray:
         """How far apart the cells of two people may be who are ``distance_km`` apart.

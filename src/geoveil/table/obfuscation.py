@@ -255,7 +255,8 @@ def _column_names(frame: Any) -> list[str]:
         raise InvalidInput("the columns of frame must have names that are text; rename them")
     if _is(frame, "pyarrow", "Table"):
         return [str(name) for name in frame.column_names]
-    arrow = "; pyarrow.table(frame) makes one" if hasattr(frame, "__arrow_c_stream__") else ""
+    table = hasattr(frame, "__arrow_c_stream__") and len(getattr(frame, "shape", ())) == 2
+    arrow = "; pyarrow.table(frame) makes one" if table else ""
     raise Unsupported(
         f"frame ({type(frame).__module__.partition('.')[0]}.{type(frame).__name__}) must be a DataFrame "
         f"of pandas, a GeoDataFrame, a pyarrow Table{arrow}, or a dict of arrays"
