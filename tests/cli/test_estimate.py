@@ -448,3 +448,15 @@ def test_fakes_among_the_reports_are_looked_for_where_asked(folder: Path) -> Non
     found = json.loads(output.read_text())["geoveil"]["alarm"]
     assert (found["raised"], found["suspicious"][0]) == (True, cell)
     assert json.loads(told.stdout)["alarm"] == found
+
+
+def test_an_alarm_that_cannot_look_is_refused_before_anything_is_estimated(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = [tmp_path / "two.json", tmp_path / "three.json"]
+    for reports, file in enumerate(files, 2):
+        channel = gv.DenseChannel(gv.Line(2), np.full((2, reports), 1 / reports))
+        save_tally(channel.tally([0, 1]), file)
+    monkeypatch.setattr(gv.IterativeBayesianUpdate, "fit", None)
+    result = run("estimate", *files, "-o", tmp_path / "e.csv", "--alarm")
+    assert (result.exit_code, "check tallies of other mechanisms" in result.stderr) == (2, True)

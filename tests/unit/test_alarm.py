@@ -333,6 +333,8 @@ def test_what_cannot_be_checked() -> None:
     ]
     with pytest.raises(Unsupported, match="one by one"):
         QUICK.check(uneven, IterativeBayesianUpdate(stop=Steps(3)).fit(uneven))
+    with pytest.raises(Unsupported, match="one by one"):
+        QUICK.check_slots({8: uneven[0], 9: uneven[1]}, estimate)
     other = IterativeBayesianUpdate(stop=Steps(3)).fit(uneven[0])
     with pytest.raises(InvalidInput, match="same space"):
         QUICK.check(Tally(DenseChannel(Line(3), np.eye(3)), [1, 2, 3]), other)

@@ -29,7 +29,7 @@ from geoveil.table import locations, results, writer
 from geoveil.table.district_tables import put_zones
 from geoveil.table.reader import format_of
 from geoveil.table.reports import SlotColumn, rim_reports
-from geoveil.verify.alarm import PoisoningAlarm
+from geoveil.verify.alarm import PoisoningAlarm, check_comparable
 
 _RULES: dict[str, tuple[str, type]] = {
     "cross-validated": ("CrossValidated", int),
@@ -193,11 +193,7 @@ def command(
         inputs = Inputs(sources, mechanism, area, reading, console, progress)
         tallies = inputs.tallies() if joint is None else inputs.by_person(joint)
         part = "cell" if districts is None else "district"
-        estimate, result = _estimated(choice, level, tallies, progress, part)
-        if alarm:
-            progress.stage("looking for fakes")
-            found = PoisoningAlarm().check(tallies, estimate).to_dict()
-            result = replace(result, description={**(result.description or {}), "alarm": found})
+        estimate, result = _estimated(choice, level, tallies, progress, part, alarm)
         progress.stage("writing")
         shares = None
         if districts is None:
@@ -291,10 +287,11 @@ def _estimate_slots(
             raise InvalidInput(
                 f"no slot has {number_of(minimum, 'report')}; lower --minimum-reports, or choose larger slots"
             )
+        every = [tally for tallies in enough.values() for tally in tallies]
+        if alarm:
+            check_comparable(every)
         progress.stage("estimating")
-        update = choice.build(
-            [tally for tallies in enough.values() for tally in tallies], lambda *_: None
-        )
+        update = choice.build(every, lambda *_: None)
         assert isinstance(update, gv.IterativeBayesianUpdate)
         maps = update.fit_slots(enough)
         progress.stage("error bars")
@@ -373,9 +370,12 @@ class ZoneFile:
 
 
 def _estimated(
-    choice: EstimatorChoice, level: float, tallies: Sequence[gv.Tally], progress: ProgressBar, part: str
+    choice: EstimatorChoice, level: float, tallies: Sequence[gv.Tally], progress: ProgressBar, part: str,
+    alarm: bool,
 ) -> tuple[gv.Estimate, results.Result]:  # fmt: skip
     """The estimate, and all that a file says of it."""
+    if alarm:
+        check_comparable(tallies)
     with_bars = choice.uncertainty != "none"
     first, share = 0.0, _ESTIMATING if with_bars else 1.0
 
@@ -409,4 +409,8 @@ def _estimated(
     if None not in beyond:  # all reports are places: cells of the map, or beside it
         named = np.sum([tally.counts[: tally.space.size] for tally in tallies], axis=0)
         result = replace(result, reports=named)
+    if alarm:
+        progress.stage("looking for fakes")
+        found = PoisoningAlarm().check(tallies, estimate).to_dict()
+        result = replace(result, description={**(result.description or {}), "alarm": found})
     return estimate, result

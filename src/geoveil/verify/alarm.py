@@ -125,6 +125,16 @@ class AlarmResult:
         )
 
 
+def check_comparable(tallies: Iterable[Tally]) -> None:
+    """Refuse tallies that no alarm can look at together; worth asking before an estimate is made for one."""
+    every = list(tallies)
+    if len({tally.counts.size for tally in every}) > 1 or not all(t.complete for t in every):
+        raise Unsupported(
+            "the alarm compares counts of all reports, the same in every round; check tallies of "
+            "other mechanisms one by one"
+        )
+
+
 def _listed(names: Sequence[object]) -> str:
     """The first five of some names, and how many more there are."""
     more = f" and {len(names) - 5} more" if len(names) > 5 else ""
@@ -244,12 +254,7 @@ class PoisoningAlarm:
     ) -> AlarmResult:
         """The same for several groups of people, each with its own map; one error rate for all of them."""
         parts = [(Observations(tallies), estimate) for tallies, estimate in groups]
-        every = [tally for observations, _ in parts for tally in observations.tallies]
-        if len({tally.counts.size for tally in every}) > 1 or not all(t.complete for t in every):
-            raise Unsupported(
-                "the alarm compares counts of all reports, the same in every round; check tallies of "
-                "other mechanisms one by one"
-            )
+        check_comparable(tally for observations, _ in parts for tally in observations.tallies)
         crowds = [_Crowd.of(observations, estimate) for observations, estimate in parts]
         result = self._compared(crowds)
         if not result.raised or parts[0][1].space.size > MATRIX_LIMIT:
@@ -271,8 +276,9 @@ class PoisoningAlarm:
         together raise a false alarm at most as often as ``false_alarm``, which both tests share.
         """
         names, groups = list(slots), []
-        for tallies in slots.values():
-            parts = Observations(tallies).tallies
+        every = [Observations(tallies).tallies for tallies in slots.values()]
+        check_comparable(tally for parts in every for tally in parts)
+        for parts in every:
             update = IterativeBayesianUpdate(stop=Steps(steps_of_slot(parts, pooled)))
             groups.append((parts, update.fit(parts)))
         result = replace(self, false_alarm=self.false_alarm / 2).check_groups(groups)
