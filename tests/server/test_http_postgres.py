@@ -118,6 +118,9 @@ def test_a_database_that_stops_is_said_and_heals(tmp_path: Path, postgres: Clust
                 time.sleep(0.1)
         server.stop()
         assert stored(server.database, campaign) == Counter({1: 2})
+    lines = [json.loads(line) for line in server.log.read_text().splitlines()]
+    whys = [line["why"] for line in lines if line["event"] == "refused"]
+    assert any("connection to server on socket" in why for why in whys)
 
 
 @pytest.fixture(scope="module")
@@ -158,6 +161,7 @@ def test_every_line_of_the_log_is_json_while_the_database_is_gone(
     lines = [json.loads(line) for line in two.log.read_text().splitlines()]
     failed = next(line for line in lines if line["event"] == "process-failed")
     assert (failed["level"], failed["error"]) == ("error", "StoreFailed")
+    assert "failed to take a connection" in failed["why"]
 
 
 def test_a_process_in_the_place_of_a_dead_one_brings_no_token_back_and_goes_on_counting(

@@ -212,6 +212,35 @@ def test_a_pooler_of_transactions_is_refused(
             open_store(address)
 
 
+@pytest.mark.parametrize(
+    ("setting", "why"),
+    [
+        ("default_transaction_read_only%3Don", "cannot execute UPDATE in a read-only transaction"),
+        ("role%3Dpg_monitor", "permission denied for table schema_version"),
+    ],
+)
+def test_postgres_that_cannot_be_written_says_why_when_it_is_opened(
+    setting: str, why: str, postgres: Cluster
+) -> None:
+    address = postgres.database()
+    open_store(address).close()
+    with psycopg.connect(address, autocommit=True) as connection:
+        ((schema,),) = connection.execute("SELECT current_schema()")
+        connection.execute(f"GRANT USAGE ON SCHEMA {schema} TO pg_monitor")
+        connection.execute(f"GRANT SELECT ON ALL TABLES IN SCHEMA {schema} TO pg_monitor")
+    with pytest.raises(StoreFailed, match=why):
+        open_store(f"{address}%20-c{setting}")
+
+
+def test_a_database_that_cannot_hold_every_name_is_refused(postgres: Cluster) -> None:
+    address = postgres.database()
+    name = f"latin_{address.rpartition('%3D')[2]}"
+    with psycopg.connect(address, autocommit=True) as connection:
+        connection.execute(f"CREATE DATABASE {name} ENCODING 'LATIN1' TEMPLATE template0")
+    with pytest.raises(InvalidInput, match=r"encoding LATIN1\) must be UTF8"):
+        open_store(address.replace("/postgres?", f"/{name}?"))
+
+
 def test_a_store_that_cannot_be_written_says_so_when_it_is_opened(tmp_path: Path) -> None:
     with pytest.raises(InvalidInput, match="must be a file that can be written"):
         open_store(tmp_path)  # a folder; a disk that is mounted read-only says the same

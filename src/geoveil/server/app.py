@@ -174,10 +174,10 @@ class Service:
             self._ready.add_done_callback(lambda look: look.cancelled() or look.exception())
         await asyncio.shield(self._ready)
 
-    def refused(self, what: str) -> None:
-        """Count something that was refused, for the log and the metrics."""
+    def refused(self, what: str, why: str = "") -> None:
+        """Count something that was refused, for the metrics and the log, which also says why."""
         self.metrics.refused[what] += 1
-        self.log.refused[what] += 1
+        self.log.refused[what, why] += 1
 
     async def body(
         self, scope: Scope, receive: Receive, *, limit_bytes: int | None = None
@@ -367,7 +367,8 @@ class Application:
     def _problem(self, error: Exception) -> Response:
         problem = problems.problem_of(error)
         if problem.name in ("too-many-requests", "overloaded", "storage-unavailable"):
-            self.service.refused(problem.name)
+            why = str(error) if isinstance(error, StoreFailed) else ""
+            self.service.refused(problem.name, why)
         if problem.name == "internal":
             self.service.log.fault("internal error", error)
         return problem.response()

@@ -21,6 +21,7 @@ from typing import Any, TextIO
 
 from geoveil import __version__
 from geoveil.files import replaced_file
+from geoveil.store import StoreFailed
 
 _LEVELS = {"debug": 10, "info": 20, "warning": 30, "error": 40}
 _FRAMES = 8
@@ -64,8 +65,8 @@ class Log:
         self._stream = stream
         self._clock = clock
         self._counted: Counter[tuple[str, str]] = Counter()
-        self.refused: Counter[str] = Counter()
-        """What was refused since the last summary."""
+        self.refused: Counter[tuple[str, str]] = Counter()
+        """What was refused since the last summary, and why where that is not all."""
 
     def event(self, name: str, *, level: str = "info", **facts: Any) -> None:
         """One line, where the level is high enough."""
@@ -93,14 +94,20 @@ class Log:
     def summary(self) -> None:
         """What was counted since the last summary, as totals."""
         refused, self.refused = self.refused, Counter()
-        for what, number in sorted(refused.items()):
-            self.event("refused", level="warning", what=what, number=number)
+        for (what, why), number in sorted(refused.items()):
+            reason = {"why": why} if why else {}
+            self.event("refused", level="warning", what=what, **reason, number=number)
         counted, self._counted = self._counted, Counter()
         for (route, status), number in sorted(counted.items()):
             self.event("requests", route=route, status=status, number=number)
 
     def fault(self, name: str, error: BaseException | Trace, **facts: Any) -> None:
-        """An error nobody foresaw: its kind and where it happened, without its message or values."""
+        """An error nobody foresaw: its kind and where it happened, without its message or values.
+
+        Of a store that failed the message, which is ours.
+        """
+        if isinstance(error, StoreFailed):
+            facts["why"] = str(error)
         trace = error if isinstance(error, Trace) else trace_of(error)
         self.event(name, level="error", error=trace.kind, where=trace.where, **facts)
 

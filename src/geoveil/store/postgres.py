@@ -31,6 +31,7 @@ _COUNTING_S, _STATEMENT_S, _ALIVE_S, _LONG_S = 2.0, 10.0, 1.0, 3600.0
 """How long a statement may take that counts, any other, a sign of life, and a migration or a copy."""
 _SETTINGS: dict[str, Any] = {
     "autocommit": True,
+    "client_encoding": "UTF8",
     "connect_timeout": _WAIT_S,
     "keepalives_idle": _WAIT_S,
     "keepalives_interval": 1,
@@ -84,6 +85,7 @@ _ADD = """
 _COLUMNS = """
     SELECT table_name, column_name FROM information_schema.columns WHERE table_schema = current_schema()
 """
+_REWRITE = "UPDATE schema_version SET version = version"
 _AT_ONCE = dict.fromkeys(("report", "tally", "round_total"), 10_000)
 _AT_ONCE_WIDE = 20
 """Rows that a copy has in memory: of other tables one may have megabytes."""
@@ -156,9 +158,13 @@ class PostgresStore(Store):
             ) from None
         self._url = url
         self.schema = schema
-        _check_reachable(url)
         with _connected(url, statement_s=_LONG_S) as connection:
             _check_lasting(connection, url)
+            encoding = connection.info.parameter_status("server_encoding")
+            if encoding != "UTF8":  # no other has all the names that campaigns may have
+                raise InvalidInput(
+                    f"database (encoding {encoding}) must be UTF8; make it with ENCODING 'UTF8'"
+                )
             _migrate(connection, migrations("postgres")[:schema], create=create)
             if schema is not None:
                 self.tables = records.tables_among(connection.execute(_COLUMNS))
@@ -259,7 +265,7 @@ class PostgresStore(Store):
         By the connection that counts, as reports do, so that it is true for them.
         """
         with self._counting_on() as connection:
-            connection.execute("UPDATE schema_version SET version = version")
+            connection.execute(_REWRITE)
 
     @contextmanager
     def snapshot(self) -> Iterator[records.Snapshot]:
@@ -303,14 +309,18 @@ class PostgresStore(Store):
 
 
 @contextmanager
-def _translated() -> Iterator[None]:
-    """Errors of the driver as ours: their code, and none of the values they may name."""
+def _translated(*, opening: bool = False) -> Iterator[None]:
+    """Errors of the driver as ours: their kind and code, and none of the values they may name.
+
+    While a store is opened no value of anybody is at hand, and they are told in full.
+    """
     try:
         yield
     except psycopg.Error as error:
-        code = error.sqlstate or type(error).__name__
+        kind = " ".join(filter(None, (type(error).__name__, error.sqlstate)))
+        more = error.diag.message_primary if opening else None
         raise StoreFailed(
-            f"PostgreSQL failed ({code}); nothing was acknowledged, try again later"
+            f"PostgreSQL failed ({kind}): {more or 'nothing was acknowledged, try again later'}"
         ) from None
 
 
@@ -320,25 +330,20 @@ def _dialect(statement: str) -> str:
     return _PARAMETER.sub(r"%(\1)s", statement.replace("%", "%%"))
 
 
-def _check_reachable(url: str) -> None:
-    """Raise with the reason that PostgreSQL gives where it takes no connection.
+def _connected(url: str, *, statement_s: float) -> Patient:
+    """A connection whose commits are on the disk when they are acknowledged.
 
-    Whoever starts the program needs it: there is no such server, user or database, or the password is
-    wrong, which the reason does not hold.
+    Raises with the reason that PostgreSQL gives where it takes none: there is no such server, user or
+    database, it has too many, or the password is wrong, which the reason does not hold.
     """
     try:
-        Patient.connect(url, **_SETTINGS).close()
+        connection = Patient.connect(url, **_SETTINGS)
     except psycopg.OperationalError as error:
         reason = " ".join(str(error).removeprefix("connection failed: ").split())
         raise StoreFailed(f"PostgreSQL failed to take a connection: {reason}") from None
-
-
-def _connected(url: str, *, statement_s: float) -> Patient:
-    """A connection whose commits are on the disk when they are acknowledged."""
     with _translated():
-        connection = Patient.connect(url, **_SETTINGS)
         _configure(connection, statement_s)
-        return connection
+    return connection
 
 
 def _check_lasting(connection: Patient, url: str) -> None:
@@ -399,8 +404,8 @@ def _free_shard(connection: Connection[Row]) -> int:
 def _migrate(
     connection: Connection[Row], steps: tuple[records.Migration, ...], *, create: bool
 ) -> None:
-    """Run the missing migrations in one transaction, one program at a time."""
-    with _translated(), connection.transaction():
+    """Run the missing migrations in one transaction, one program at a time, and see whether it can write."""
+    with _translated(opening=True), connection.transaction():
         connection.execute("SELECT pg_advisory_xact_lock(%s)", (_MIGRATING,))
         ((table,),) = connection.execute("SELECT to_regclass('schema_version')")
         version = 0
@@ -409,6 +414,8 @@ def _migrate(
         for step in records.missing(steps, version, create=create):
             connection.execute(step.up)
             connection.execute("UPDATE schema_version SET version = %s", (step.number,))
+        if create:
+            connection.execute(_REWRITE)
 
 
 def _copy_in(connection: Connection[Row], table: str, snapshot: records.Snapshot) -> None:
