@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import socket
+import struct
 import sys
 import threading
 import time
@@ -18,6 +19,8 @@ from server.uploads import stored
 REPORTS = b"/api/campaigns/lyon/reports"
 LINE = b"POST " + REPORTS + b" HTTP/1.1\r\nHost: x\r\n"
 HEALTH = b"GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+LISTEN = b"GET /api/campaigns/lyon/events HTTP/1.1\r\nHost: x\r\n\r\n"
+SHORT = b"GET / HTTP/1.1\r\nHost:x\r\n\r\n"
 
 
 def connected(server: Live, address: str = "127.0.0.1") -> socket.socket:
@@ -137,11 +140,9 @@ def _push(connection: socket.socket, data: bytes) -> None:
 
 
 def test_listeners_are_bounded_by_address_and_their_places_come_back(crowded: Live) -> None:
-    listen = b"GET /api/campaigns/lyon/events HTTP/1.1\r\nHost: x\r\n\r\n"
-
     def status(address: str) -> tuple[bytes, socket.socket]:
         connection = connected(crowded, address)
-        connection.sendall(listen)
+        connection.sendall(LISTEN)
         return connection.recv(4096)[:12], connection
 
     def open_three(address: str) -> list[socket.socket]:
@@ -165,6 +166,37 @@ def test_listeners_are_bounded_by_address_and_their_places_come_back(crowded: Li
         again.close()
         time.sleep(0.1)
     assert refused(crowded, "listeners") >= 2
+
+
+def test_nobody_asks_on_without_end_before_an_answer(crowded: Live) -> None:
+    before = refused(crowded, "malformed requests")
+    with connected(crowded, "127.0.0.11") as connection:
+        connection.sendall(LISTEN)
+        assert connection.recv(4096).startswith(b"HTTP/1.1 200")
+        found = answer(connection, SHORT * 9000)
+    assert b"HTTP/1.1" not in found  # nothing stands in the stream, which was cut
+    assert refused(crowded, "malformed requests") == before + 1
+
+
+def test_a_listener_that_asked_on_and_left_gives_its_place_back(crowded: Live) -> None:
+    def listening() -> bool:
+        with crowded.client() as client:
+            return "\ngeoveil_listeners 0\n" not in client.get("/metrics").text
+
+    mechanism = crowded.mechanism("lyon")["id"]
+    with connected(crowded, "127.0.0.12") as connection:
+        connection.sendall(LISTEN)
+        assert connection.recv(4096).startswith(b"HTTP/1.1 200")
+        connection.sendall(SHORT)
+        time.sleep(0.2)
+        assert listening()
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    # it finds out by the first thing that it has to tell, and not by the sign of life 15 s later
+    assert asked(crowded, report(mechanism)).startswith(b"HTTP/1.1 200")
+    began = time.monotonic()
+    while listening():
+        assert time.monotonic() - began < 12
+        time.sleep(0.2)
 
 
 def test_refusals_are_in_the_log_as_totals(tmp_path: Path) -> None:
@@ -273,7 +305,8 @@ def test_thousands_of_slow_clients_take_no_more_than_their_share(
             for number, first in (
                 (3_000, LINE + b"Content-Length: 262000\r\n\r\n" + b" " * 100_000),
                 (5_000, b""),
-                (300, b"GET /api/campaigns/lyon/events HTTP/1.1\r\nHost: x\r\n\r\n"),
+                (300, LISTEN + SHORT * 9000),
+                (300, LISTEN),
                 (500, b"GET /openapi.json HTTP/1.1\r\nHost: x\r\n\r\n" * 50),
             ):
                 crowd(number, first)

@@ -339,6 +339,12 @@ def test_what_is_no_http_gets_a_problem(impatient: Live, line: bytes) -> None:
     assert b"problems/malformed-body" in answer
 
 
+def test_nonsense_after_an_upload_is_not_its_answer(impatient: Live) -> None:
+    body = json.dumps({"mechanism": "0" * 64, "id": new_id(), "cell": 1}).encode()
+    upload = HEAD + b"Content-Length: %d\r\n\r\n" % len(body) + body
+    assert talk(impatient, upload + b"nonsense\r\n\r\n") == b""
+
+
 def test_other_protocols_are_not_spoken(impatient: Live) -> None:
     answer = talk(
         impatient,

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 _HEAD_BYTES = 65_536
 """Limit on all but the body of a request: its head, what stands between its chunks and after them."""
+_PIECE_BYTES = 512
+"""So much is parsed at a time: as many requests as this holds may wait for the answer to an earlier one."""
 _FRAMING_BYTES = 8
 """How many such bytes may come in addition with each byte of a body: chunks may be short."""
 _SLOWEST_BYTES_PER_S = 1_024
@@ -120,6 +122,8 @@ class Protocol(HttpToolsProtocol):
         self._in_head = True
         self._unread_bytes = 0
         self._over = False
+        self._ahead = bytearray()
+        self._answering: RequestResponseCycle | None = None
         self._watch = self.loop.call_later(self.head_timeout_s, self._look)
         if not self.places.enter(self, self.client[0] if self.client else ""):
             self._refuse(Problem("overloaded", "too many connections; try again later").response())
@@ -127,6 +131,9 @@ class Protocol(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self.places.leave(self)
         self._watch.cancel()
+        if self._answering is not None:  # where more requests wait behind it, nobody else tells it
+            self._answering.disconnected = not self._answering.response_complete
+            self._answering.message_event.set()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
@@ -134,15 +141,27 @@ class Protocol(HttpToolsProtocol):
             return
         if self._head_since_s is None and self.cycle.response_complete:
             self._head_since_s = self.loop.time()
-        if self._bare_bytes > _HEAD_BYTES:
-            self.send_400_response("the head of the request is too long")
-            return
-        self._bare_bytes += len(data)  # given back as far as it is a body, or the end of a head
         self._unset_keepalive_if_required()
-        try:
-            self._feed(data)
-        except httptools.HttpParserError:
-            self.send_400_response("the request is not HTTP as it must be")
+        self._ahead += data
+        self._read_on()
+        if len(self._ahead) > _HEAD_BYTES:
+            self.send_400_response("too much before the answer to an earlier request")
+
+    def _read_on(self) -> None:
+        """Read what has come, but no further than to a request that waits for an earlier one's answer."""
+        while self._ahead and not self.pipeline and not self._over:
+            piece = bytes(self._ahead[:_PIECE_BYTES])
+            del self._ahead[:_PIECE_BYTES]
+            if self._bare_bytes > _HEAD_BYTES:
+                self.send_400_response("the head of the request is too long")
+                return
+            self._bare_bytes += len(
+                piece
+            )  # given back as far as it is a body, or the end of a head
+            try:
+                self._feed(piece)
+            except httptools.HttpParserError:
+                self.send_400_response("the request is not HTTP as it must be")
 
     def _feed(self, data: bytes) -> None:
         """Parse what has come; a request that wants another protocol is read as if it had not asked."""
@@ -193,9 +212,16 @@ class Protocol(HttpToolsProtocol):
         super().on_message_complete()
         cast(dict[str, Any], self.scope)[ARRIVED] = True
 
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
+        self._answering = cycle
+        super()._start_asgi_task(cycle, app)
+
     def on_response_complete(self) -> None:
         super().on_response_complete()
-        if not self.pipeline and not self.transport.is_closing():
+        if self.transport.is_closing():
+            return
+        self._read_on()
+        if self._answering is None or self._answering.response_complete:
             self.places.waits(self, True)
 
     def _look(self) -> None:
@@ -239,10 +265,11 @@ class Protocol(HttpToolsProtocol):
 
     def send_400_response(self, msg: str) -> None:
         self.places.refused("malformed requests")
-        cycle: RequestResponseCycle | None = self.cycle
-        if cycle is not None and cycle.response_started and not cycle.response_complete:
+        cycle = self._answering
+        unanswered = cycle is not None and not cycle.response_complete
+        if cycle is not None and unanswered and (cycle.response_started or not cycle.more_body):
             self._over = True
-            self.transport.abort()  # nothing may stand in the middle of another answer
+            self.transport.abort()  # nothing may stand in or for the answer to another request
             return
         self._refuse(Problem("malformed-body", "the request is not HTTP as it must be").response())
 
