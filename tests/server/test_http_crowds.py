@@ -122,6 +122,18 @@ def test_whoever_only_holds_a_place_gives_way(crowded: Live) -> None:
     assert refused(crowded, "connections") >= 40
 
 
+def test_bodies_that_do_not_come_keep_nobody_out(crowded: Live) -> None:
+    mechanism = crowded.mechanism("lyon")["id"]
+    for _ in range(3):
+        with all_closed([connected(crowded, f"127.0.2.{1 + n // 20}") for n in range(60)]) as slow:
+            for each in slow:
+                each.sendall(LINE + b"Content-Length: 20\r\n\r\n{")
+            time.sleep(0.1)
+            assert asked(crowded, report(mechanism)).startswith(b"HTTP/1.1 200")
+            assert answer(slow[0]) == b""  # which was longest on its way
+            assert answer(slow[-1]).startswith(b"HTTP/1.1 400")
+
+
 def test_a_reader_that_never_reads_is_cut(crowded: Live) -> None:
     with connected(crowded, "127.0.0.6") as reader:
         reader.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)

@@ -11,7 +11,7 @@ import socket
 import sys
 from collections import OrderedDict
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import httptools
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
@@ -43,7 +43,8 @@ class Places:
     """The connections that one process has, and those it would rather do without.
 
     Where all places are taken, the connection that has waited longest without a request gives way to
-    a new one: whoever only holds places loses them first.
+    a new one, and where all have one, that whose request has been longest on its way: whoever only holds
+    places loses them first.
     """
 
     def __init__(
@@ -57,6 +58,7 @@ class Places:
         self._shares = Shares(sys.maxsize, most_a_network)
         self._networks = networks
         self._waiting: OrderedDict[Protocol, None] = OrderedDict()
+        self._arriving: OrderedDict[Protocol, None] = OrderedDict()
         self._held: dict[Protocol, bytes | None] = {}
         self.refused = refused
 
@@ -64,28 +66,29 @@ class Places:
         return len(self._held)
 
     def enter(self, connection: Protocol, address: str) -> bool:
-        """Take a place; ``False`` where the network has as many as it may, or nobody gives way."""
+        """Take a place; ``False`` where the network has as many as it may, or all are being answered."""
         network = self._networks.of_peer(address)
         if not self._shares.take(network):
             self.refused("connections of one network")
             return False
         if len(self._held) >= self._most:
             self.refused("connections")
-            if not self._waiting:
+            oldest = next(iter(self._waiting or self._arriving), None)
+            if oldest is None:
                 self._shares.give_back(network)
                 return False
-            oldest, _ = self._waiting.popitem(last=False)
             self.leave(oldest)
             oldest.transport.abort()
         self._held[connection] = network
         self._waiting[connection] = None
         return True
 
-    def waits(self, connection: Protocol, waiting: bool) -> None:
-        """Whether a connection is without a request."""
+    def waits(self, connection: Protocol, what: Literal["request", "body", "answer"]) -> None:
+        """What a connection waits for now."""
         self._waiting.pop(connection, None)
-        if waiting and connection in self._held:
-            self._waiting[connection] = None
+        self._arriving.pop(connection, None)
+        if what != "answer" and connection in self._held:
+            (self._waiting if what == "request" else self._arriving)[connection] = None
 
     def has_room(self, scope: Scope, size: int) -> bool:
         """Whether a large answer may be given, or too much waits for readers already."""
@@ -104,7 +107,7 @@ class Places:
 
     def leave(self, connection: Protocol) -> None:
         """Give the place back."""
-        self._waiting.pop(connection, None)
+        self.waits(connection, "answer")
         if connection in self._held:
             self._shares.give_back(self._held.pop(connection))
 
@@ -198,7 +201,7 @@ class Protocol(HttpToolsProtocol):
         if version not in _VERSIONS or hosts > 1 or (version == "1.1" and not hosts):
             raise httptools.HttpParserError("HTTP/1 with one host, please")
         self._head_since_s = None
-        self.places.waits(self, False)
+        self.places.waits(self, "body")
         super().on_headers_complete()
 
     def on_body(self, body: bytes) -> None:
@@ -209,6 +212,7 @@ class Protocol(HttpToolsProtocol):
         if self.parser.should_upgrade():
             return
         self._bare_bytes = 0
+        self.places.waits(self, "answer")
         super().on_message_complete()
         cast(dict[str, Any], self.scope)[ARRIVED] = True
 
@@ -222,7 +226,7 @@ class Protocol(HttpToolsProtocol):
             return
         self._read_on()
         if self._answering is None or self._answering.response_complete:
-            self.places.waits(self, True)
+            self.places.waits(self, "request")
 
     def _look(self) -> None:
         """Cut a head that is overdue and a reader that reads nothing; one timer for each connection."""
