@@ -41,6 +41,7 @@ def test_every_name_is_where_it_is_said_to_be() -> None:
         assert getattr(gv, name) is not None
     offered = {name for name in dir(gv) if not name.startswith("_")}
     assert set(gv.__all__) <= offered <= {*gv.__all__, *gv._PACKAGES}  # and nothing that it imports
+    assert "geoveil.errors" in loaded_by("import geoveil as gv; gv.errors.GeoveilError")
     with pytest.raises(AttributeError, match="nothing_of_the_kind"):
         _ = gv.nothing_of_the_kind
 

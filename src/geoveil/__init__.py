@@ -158,7 +158,7 @@ _HOMES = {
 # fmt: on
 
 _HOME = {name: module for module, names in _HOMES.items() for name in names}
-_PACKAGES = frozenset(module.partition(".")[0] for module in _HOMES)
+_PACKAGES = frozenset({"errors", *(module.partition(".")[0] for module in _HOMES)})
 
 __all__ = list(_HOME)
 
