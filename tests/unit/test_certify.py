@@ -14,7 +14,7 @@ from geoveil.channel import certificate
 from geoveil.channel.certificate import pairwise_losses
 from geoveil.channel.composed import AverageChannel
 from geoveil.channel.joint import JointChannel
-from geoveil.errors import TooLarge
+from geoveil.errors import InvalidInput, TooLarge
 
 LINE = gv.Line(2)
 
@@ -258,3 +258,20 @@ def test_channels_made_of_others_are_bounded_by_them() -> None:
         gv.StackedChannel([near, gv.DenseChannel(grid, np.ones((6400, 1)))]).closed_form_loss()
         is None
     )
+
+
+class Unpromised(gv.DenseChannel):
+    _promise = gv.Channel._promise
+
+    def __init__(self, *promise: object) -> None:
+        super().__init__(gv.Line(2), [[0.75, 0.25], [0.25, 0.75]])
+        del self._fixed
+        if promise:
+            self.guarantee = promise[0]
+
+
+def test_a_class_that_says_nothing_of_its_promise_promises_nothing() -> None:
+    assert Unpromised().guarantee is None
+    assert gv.certify(Unpromised()).epsilon_per_km == pytest.approx(math.log(3))
+    with pytest.raises(InvalidInput, match=r"guarantee \(float\) must be a guarantee, such as"):
+        Unpromised(2.0)

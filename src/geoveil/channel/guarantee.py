@@ -430,10 +430,10 @@ class Promising:
                 "the guarantee of a channel cannot be changed, since its law does not change with it; "
                 "certify(channel, claim=…) says whether another one holds"
             )
-        self._fixed = promise
+        self._fixed = checked_guarantee("guarantee", promise)
 
     def _promise(self) -> Guarantee | None:
-        return self._fixed
+        return getattr(self, "_fixed", None)
 
 
 def checked_guarantee(name: str, value: Any) -> Guarantee | None:

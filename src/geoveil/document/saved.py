@@ -67,7 +67,8 @@ def _body(mechanism: AnyMechanism) -> dict[str, Any]:
         stated = {"mechanism": "dense", "matrix": mechanism.matrix().tolist()}
     else:
         raise Unsupported(
-            f"{type(mechanism).__name__} has no document form; save the mechanism it was made from"
+            f"{type(mechanism).__name__} has no document form; save the mechanism it was made from, or its "
+            "matrix: gv.DenseChannel(mechanism.space, mechanism.matrix())"
         )
     claim = mechanism.guarantee
     promise = None if claim is None else {"kind": _kind(claim)}
