@@ -65,7 +65,8 @@ class Settings:
     )
     operator_token: str = _setting(
         "",
-        "Token of the operator; made and printed once at the first start unless given.",
+        "Token of the operator; made and printed once at the first start unless given. Give none as a flag "
+        "where others use the machine: they can read it there.",
         secret=True,
     )
     processes: int = _setting(1, "Server processes; more than one needs PostgreSQL.", least=1)
