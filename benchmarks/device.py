@@ -77,7 +77,7 @@ class _Collector:
     def get(self, path: str, *, tag: str | None, limit: int) -> Answer:
         return Answer(200, "application/json", 0.0, self._served)
 
-    def post(self, path: str, body: bytes, *, limit: int) -> Answer:
+    def post(self, path: str, body: bytes, *, limit: int, ticket: str = "") -> Answer:
         answer = json.dumps({"id": json.loads(body)["id"], "status": "counted"})
         return Answer(200, "application/json", 0.0, answer.encode())
 

@@ -60,7 +60,7 @@ class Hunter:
         """The document, whatever is held already."""
         return Answer(200, "application/json", 0.0, self.document)
 
-    def post(self, path: str, body: bytes, *, limit: int) -> Answer:
+    def post(self, path: str, body: bytes, *, limit: int, ticket: str = "") -> Answer:
         """Counted."""
         report = json.loads(body)
         self.heard.append(report["cell"])

@@ -23,6 +23,7 @@ from geoveil.client.location import in_words
 from geoveil.document.area import Area, packed_integers
 from geoveil.document.canonical import canonical_bytes
 from geoveil.document.slots import Slots
+from geoveil.document.ticket import SigningKey, TicketRequest
 from geoveil.document.wire import MechanismDocument, publish, served_levels, tag_of
 from geoveil.position.cone import ROUNDING_CELLS, RoundedCone
 from geoveil.position.positional import lattice_step
@@ -493,6 +494,24 @@ def reports() -> dict[str, Any]:
     }
 
 
+def tickets() -> dict[str, Any]:
+    """Tickets of ours with the key that is there already, beside the vectors of RFC 9474 and 9578."""
+    made: dict[str, Any] = json.loads((HERE / "tickets.json").read_text(encoding="utf-8"))
+    ours = made["geoveil"]
+    key = SigningKey.from_bytes(bytes.fromhex(ours["primes"]))
+    ours["ticket_key"] = key.public.spki.hex()
+    for ticket in ours["tickets"]:
+        campaign = ticket["campaign"]
+        request = TicketRequest(bytes.fromhex(ticket["seed"]), key.public, campaign)
+        signature = key.sign(request.blinded)
+        token = request.finish(signature)
+        report = key.public.report_id(campaign, token) or b""
+        for name, value in (("blinded", request.blinded), ("signature", signature)):
+            ticket[name] = value.hex()
+        ticket["token"], ticket["report_id"] = token.hex(), report.hex()
+    return made
+
+
 def texts() -> dict[str, str]:
     """File name → what it must hold."""
     pairs = [[value, canonical_bytes({"n": value}).decode()[5:-1]] for value in NUMBERS]
@@ -504,6 +523,7 @@ def texts() -> dict[str, str]:
         if name == "paris":
             made["levels.json"] = levels(document)
     made["reports.json"] = reports()
+    made["tickets.json"] = tickets()
     made["slots.json"] = [[slots.to_dict(), _times(slots)] for slots in (DAY, WEEK, ONCE)]
     return {file: json.dumps(values, separators=(",", ":")) + "\n" for file, values in made.items()}
 

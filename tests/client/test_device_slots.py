@@ -258,10 +258,10 @@ def test_a_ledger_of_before_slots_is_taken_over(tmp_path: Path) -> None:
     later = [statement for step in MIGRATIONS[2:] for statement in step]
     for statement in reversed(later):  # what came last goes first
         column = re.match(r"ALTER TABLE (\w+) ADD COLUMN (\w+)", statement)
-        index = re.match(r"CREATE INDEX (\w+)", statement)
-        assert column or index, statement
-        if index:
-            book.execute(f"DROP INDEX {index[1]}")
+        other = re.match(r"CREATE (INDEX|TABLE) (\w+)", statement)
+        assert column or other, statement
+        if other:
+            book.execute(f"DROP {other[1]} {other[2]}")
         elif column:
             book.execute(f"ALTER TABLE {column[1]} DROP COLUMN {column[2]}")
     book.execute("PRAGMA user_version = 2")

@@ -87,7 +87,7 @@ class Collector:
             return Answer(304, "application/json", 0.0, b"")
         return Answer(200, "application/json", 0.0, self.served)
 
-    def post(self, path: str, body: bytes, *, limit: int) -> Answer:
+    def post(self, path: str, body: bytes, *, limit: int, ticket: str = "") -> Answer:
         report = json.loads(body)
         self.attempts.append(report)
         _happens(self.faults)

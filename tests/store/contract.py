@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import pytest
@@ -637,6 +638,50 @@ class StoreContract:
         assert kept_ids(store) == {device_id(n) for n in range(1, 100, 2)}
 
     # -- operators and the store itself ----------------------------------------------------------
+
+    def test_ids_are_kept_until_the_end_where_they_are_those_of_tickets(self, store: Store) -> None:
+        start(store)
+        assert store.ticket_key("paris", bytes(256)) == bytes(256)
+        store.add([Upload("paris", 1, device_id(1), 0)])
+        assert store.forget_ids(now_s=10**12) == 0
+        assert store.add([Upload("paris", 1, device_id(1), 1)]) == [False]
+        store.end_campaign("paris", minimum=1, at_s=900)
+        assert store.forget_ids(now_s=10**12) == 1
+
+    def test_a_campaign_has_one_key_for_its_tickets(self, store: Store) -> None:
+        start(store)
+        assert store.ticket_key("paris") is None
+        assert store.ticket_key("paris", 256 * b"a") == 256 * b"a"
+        assert store.ticket_key("paris", 256 * b"b") == 256 * b"a" == store.ticket_key("paris")
+        assert store.ticket_key(MISSING, 256 * b"c") is None
+
+    def test_an_invitation_is_good_for_one_request(self, store: Store) -> None:
+        start(store)
+        codes = [bytes([i]) * 32 for i in range(3)]
+        store.invite("paris", codes)
+        store.invite(MISSING, codes)
+        assert store.invitations("paris") == (3, 0)
+        assert store.invitations(MISSING) == (0, 0)
+        assert store.use_invitation("paris", codes[0], 32 * b"x") is True
+        assert store.use_invitation("paris", codes[0], 32 * b"y") is False
+        assert store.use_invitation("paris", codes[0], 32 * b"x") is True
+        assert store.use_invitation("paris", 32 * b"?", 32 * b"x") is None
+        assert store.use_invitation(MISSING, codes[0], 32 * b"x") is None
+        store.invite("paris", codes)  # known ones stay as they are
+        assert store.invitations("paris") == (3, 1)
+        store.delete_campaign("paris")
+        assert store.invitations("paris") == (0, 0)
+        assert store.ticket_key("paris") is None
+
+    def test_of_fifty_requests_for_an_invitation_one_is_signed(self, store: Store) -> None:
+        start(store)
+        store.invite("paris", [bytes(32)])
+        requests = [bytes([i]) * 32 for i in range(50)]
+        with ThreadPoolExecutor(10) as threads:
+            used = list(
+                threads.map(lambda r: store.use_invitation("paris", bytes(32), r), requests)
+            )
+        assert sorted(used, key=str) == [False] * 49 + [True]
 
     def test_tokens(self, store: Store) -> None:
         store.add_token(bytes(32), label="laptop", at_s=1)

@@ -67,6 +67,9 @@ class KeptCampaign:
     preparation: PreparationRecord | None = None
     claimed_until_s: int = 0
     """Of the preparation."""
+    ticket_key: bytes | None = None
+    invitations: dict[bytes, bytes | None] = field(default_factory=dict)
+    """Digest of a code → that of what was signed for it."""
 
     def wanted(self) -> PreparationRecord | None:
         """The preparation, with the claim on it now."""
@@ -109,6 +112,9 @@ def tables_of(campaigns: Iterable[KeptCampaign], tokens: Tokens) -> Tables:
             tables["preparation"].append(
                 (key, waits.round, waits.space, kept.claimed_until_s, waits.failures, waits.problem)
             )
+        if kept.ticket_key is not None:
+            tables["ticket_key"].append((key, kept.ticket_key))
+        tables["invitation"] += [(key, *each) for each in kept.invitations.items()]
     tables["token"] += [(digest, *rest) for digest, rest in tokens.items()]
     return tables
 
@@ -166,6 +172,10 @@ def read_tables(snapshot: Snapshot) -> tuple[Campaigns, Tokens]:
         owner = campaigns[campaign_key]
         wanted = PreparationRecord(owner.record.id, number, space, failures, problem)
         owner.preparation, owner.claimed_until_s = wanted, claimed_until_s
+    for campaign_key, primes in tables["ticket_key"]:
+        campaigns[campaign_key].ticket_key = primes
+    for campaign_key, digest, request in tables["invitation"]:
+        campaigns[campaign_key].invitations[digest] = request
     rounds: dict[int, KeptRound] = {}
     for key, campaign_key, *row in tables["round"]:
         *facts, closed_at_s, dropped, levels, slots, ends, around = row
@@ -633,11 +643,46 @@ class MemoryStore:
         with self._lock:
             before = sum(len(kept.ids) for kept in self._campaigns.values())
             for kept in self._campaigns.values():
+                if kept.ticket_key is not None and kept.record.state != "ended":
+                    continue
                 over = {r.record.number for r in kept.rounds if r.record.accept_until_s < now_s}
                 kept.ids = {id: number for id, number in kept.ids.items() if number not in over}
                 for one in kept.rounds:
                     one.ids_dropped |= one.record.number in over
             return before - sum(len(kept.ids) for kept in self._campaigns.values())
+
+    # -- tickets ---------------------------------------------------------------------------------
+
+    def ticket_key(self, campaign: str, new: bytes | None = None) -> bytes | None:
+        """What signs the tickets of a campaign; ``new`` is kept where there is nothing yet."""
+        with self._lock:
+            kept = self._campaigns.get(campaign)
+            if kept is None:
+                return None
+            kept.ticket_key = kept.ticket_key or new
+            return kept.ticket_key
+
+    def invite(self, campaign: str, digests: Sequence[bytes]) -> None:
+        """Keep the SHA-256 of codes that each is good for one ticket."""
+        with self._lock:
+            if kept := self._campaigns.get(campaign):
+                kept.invitations = dict.fromkeys(digests) | kept.invitations
+
+    def invitations(self, campaign: str) -> tuple[int, int]:
+        """How many codes were made, and how many of them used."""
+        with self._lock:
+            kept = self._campaigns.get(campaign)
+            requests = [*kept.invitations.values()] if kept else []
+            return len(requests), len(requests) - requests.count(None)
+
+    def use_invitation(self, campaign: str, digest: bytes, request: bytes) -> bool | None:
+        """Use a code for one request, now or again; ``None`` where there is no such code."""
+        with self._lock:
+            kept = self._campaigns.get(campaign)
+            if kept is None or digest not in kept.invitations:
+                return None
+            kept.invitations[digest] = kept.invitations[digest] or request
+            return kept.invitations[digest] == request
 
     # -- operators -------------------------------------------------------------------------------
 

@@ -72,6 +72,9 @@ def eventful(store: Store) -> Store:
     assert store.prepare(wanted)
     assert store.claim(wanted, until_s=760)
     store.failed(wanted)
+    store.ticket_key("rome", 256 * b"p")
+    store.invite("rome", [32 * b"a", 32 * b"b"])
+    store.use_invitation("rome", 32 * b"a", 32 * b"r")
     store.add_token(bytes(range(32)), label="laptop", at_s=3)
     store.keep_time(1_000)
     return store

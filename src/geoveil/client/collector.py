@@ -6,7 +6,7 @@ import json
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 from geoveil.arrays import count, positive
@@ -15,6 +15,7 @@ from geoveil.client.ledger_book import Charge
 from geoveil.client.network import Address, Answer, Transport, Unreachable
 from geoveil.client.refusal import Refused
 from geoveil.document.canonical import strict_json
+from geoveil.document.ticket import RefusedTicket, TicketKey, TicketRequest, as_text, from_text
 from geoveil.document.wire import LARGEST_ANSWER, MechanismDocument, RefusedDocument, tag_of
 from geoveil.errors import Unsupported
 from geoveil.randomness import SYSTEM
@@ -182,7 +183,35 @@ class Collector:
             raise Refused("ended") if problem == _ENDED else Refused("problem", problem)
         raise Refused("answer", f"status {answer.status}")
 
-    def count(self, charge: Charge) -> tuple[str, str] | None:
+    def ticket(self, invitation: str, seed: bytes) -> bytes:
+        """A ticket for an invitation, signed without being seen; the same again for the same seed."""
+        path, campaign = self._address.state_path, self._address.campaign
+        state = self._said(lambda: self._transport.get(path, tag=None, limit=_ANSWER_BYTES))
+        spki = state.get("ticket_key")
+        if spki is None:
+            raise Refused("invitation", "reports to this campaign need no tickets")
+        try:
+            request = TicketRequest(seed, TicketKey.from_bytes(from_text(str(spki))), campaign)
+            wish = {"invitation": invitation, "blinded": as_text(request.blinded)}
+            path, body = self._address.tickets_path, json.dumps(wish).encode()
+            signed = self._said(lambda: self._transport.post(path, body, limit=_ANSWER_BYTES))
+            return request.finish(from_text(str(signed.get("signature"))))
+        except (RefusedTicket, ValueError):
+            raise Refused("ticket") from None
+
+    def _said(self, request: Callable[[], Answer]) -> dict[str, Any]:
+        """The object in an answer to something about tickets."""
+        answer = self._patience.answer(request)
+        if answer is None:
+            raise Refused("unreachable")
+        problem, body = _problem(answer), _json(answer)
+        if problem:
+            raise Refused("ended") if problem == _ENDED else Refused("invitation", problem)
+        if answer.status != 200 or not isinstance(body, dict):
+            raise Refused("answer", f"status {answer.status}")
+        return body
+
+    def count(self, charge: Charge, ticket: bytes | None = None) -> tuple[str, str] | None:
         """Hand over a drawn report; ``None`` once it is counted, ``Refused`` where it can never count.
 
         Else it may count later: why not now, and the name of the collector's problem, where it gave one.
@@ -194,8 +223,10 @@ class Collector:
             report["to"] = charge.to_cell
         path, body = self._address.reports_path, json.dumps(report, separators=(",", ":")).encode()
         try:
-            post = self._transport.post
-            answer = self._patience.answer(lambda: post(path, body, limit=_ANSWER_BYTES))
+            post = partial(self._transport.post, path, body, limit=_ANSWER_BYTES)
+            if ticket is not None:
+                post = partial(post, ticket=as_text(ticket))
+            answer = self._patience.answer(post)
         except Refused as refused:  # of the connection, not of the report
             return str(refused), ""
         if answer is None:

@@ -96,6 +96,9 @@ class Device:
     whatever rounds were opened since. ``again="day"`` or ``"round"`` allows one report a day (UTC) or
     a round, each charged.
 
+    ``invitation`` is the code, or stands in the link, where a campaign asks for one: a ticket is fetched
+    with it before the location is read (:meth:`accept`), and the report counts once for it.
+
     ``promise_per_km`` chooses among the promises that a campaign offers; by default the strongest, with
     the smallest ε. ``budget_per_km`` limits all that the ledger ever spends, over all campaigns; nothing is
     given back.
@@ -113,6 +116,7 @@ class Device:
         budget_per_km: float,
         ledger: str | Path | Ledger,
         promise_per_km: float | None = None,
+        invitation: str | None = None,
         again: Again = "never",
         budget_per_day_per_km: float | None = None,
         budget_per_year_per_km: float | None = None,
@@ -123,7 +127,9 @@ class Device:
         randomness: Randomness = SYSTEM,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self.address = Address.of(url, insecure=insecure)
+        link, _, code = str(url).partition("#invitation=")
+        self.address = Address.of(link, insecure=insecure)
+        self._invitation = invitation or code
         self.max_epsilon_per_km = positive("max_epsilon_per_km", max_epsilon_per_km)
         chosen = {
             "budget_per_day_per_km": budget_per_day_per_km,
@@ -148,6 +154,18 @@ class Device:
             self.ledger.open_campaign(
                 self.address.name, self._period(now_s), now_s, self._randomness
             )
+
+    def accept(self) -> None:
+        """Fetch the ticket for the invitation, and keep it for the report.
+
+        The collector learns that the invitation is used, and signs without seeing what. Whoever watches the
+        network can tell by time and address which report came with it: the longer before the report this is
+        called, the less. Does nothing where a ticket is here already, or without an invitation.
+        """
+        name = self.address.name
+        if self._invitation and self.ledger.ticket(name) is None:
+            seed = self.ledger.ticket_seed(name, self._randomness)
+            self.ledger.keep_ticket(name, self._collector.ticket(self._invitation, seed))
 
     def report(
         self,
@@ -275,6 +293,7 @@ class Device:
             return earlier
         document, current = self._current(now_s, trip=len(ends) > 1)
         period = self._period(now_s, document)
+        self.accept()
         accepted = self.ledger.accept(current, period, self.limits, now_s, self._randomness)
         if isinstance(accepted, Charge):
             return accepted
@@ -347,11 +366,15 @@ class Device:
         """Send a drawn report until it is acknowledged; one that already is stays here."""
         if charge.state == "refused":
             raise Refused("problem", charge.problem, sent=True)
-        receipt = self._receipt(charge)
+        if charge.state != "acknowledged":
+            with suppress(Refused):  # it may have been drawn before there was an invitation
+                self.accept()
+        *spent, ticket = self.ledger.totals(self.address.origin, charge.campaign)
+        receipt = self._receipt(charge, *spent)
         if receipt.acknowledged:
             return receipt
         try:
-            waits = self._collector.count(charge)
+            waits = self._collector.count(charge, ticket)
         except Refused as refused:
             with suppress(Refused):  # where the ledger fails now, ``flush`` asks again
                 self.ledger.mark(charge.report, "refused", refused.detail)
@@ -364,9 +387,10 @@ class Device:
             self.ledger.mark(charge.report, "acknowledged")
         return replace(receipt, acknowledged=True)
 
-    def _receipt(self, charge: Charge) -> Receipt:
+    def _receipt(
+        self, charge: Charge, lifetime: BetweenPositions, operator: BetweenPositions
+    ) -> Receipt:
         cell, lat, lng = charge.drawn
-        lifetime, operator = self.ledger.totals(self.address.origin)
         return Receipt(
             campaign=self.address.campaign,
             round=charge.round,

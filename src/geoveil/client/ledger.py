@@ -26,6 +26,7 @@ from geoveil.client.ledger_files import (
     write_durably,
 )
 from geoveil.client.refusal import Refused, without_frames
+from geoveil.document.ticket import SEED_BYTES
 from geoveil.randomness import SYSTEM, Randomness
 
 WAIT_S = 10.0
@@ -66,10 +67,13 @@ class Ledger:
         with self._book() as book:
             return tables.total(book, "").epsilon_per_km
 
-    def totals(self, origin: str) -> tuple[BetweenPositions, BetweenPositions]:
-        """What all reports have cost, and those to the campaigns of one origin."""
+    def totals(
+        self, origin: str, campaign: str = ""
+    ) -> tuple[BetweenPositions, BetweenPositions, bytes | None]:
+        """What all reports have cost, and those to the campaigns of one origin; the ticket of one of them."""
         with self._book() as book:
-            return tables.total(book, ""), tables.total(book, origin)
+            ticket = tables.ticket(book, campaign)
+            return tables.total(book, ""), tables.total(book, origin), ticket
 
     def spent(self, origin: str, now_s: float) -> Spent:
         """What was spent for ever, on this day and in a year around it, and on one operator."""
@@ -182,17 +186,41 @@ class Ledger:
             tables.move_on(book, current.campaign, period)
             return charge
 
-    def mark(self, report: str, state: State, problem: str = "") -> None:
-        """What became of a report; an acknowledged one stays so."""
+    @without_frames
+    def ticket_seed(self, campaign: str, randomness: Randomness = SYSTEM) -> bytes:
+        """What the ticket for a campaign is made from: kept before anybody is asked to sign."""
         with self._book(write=True) as book:
+            new = (campaign, randomness.bytes(SEED_BYTES))
+            book.execute("INSERT INTO ticket VALUES (?, ?, NULL) ON CONFLICT DO NOTHING", new)
+            statement = "SELECT seed FROM ticket WHERE campaign = ?"
+            seed: bytes = book.execute(statement, (campaign,)).fetchone()[0]
+            return seed
+
+    def ticket(self, campaign: str) -> bytes | None:
+        """The ticket for a campaign that is not spent yet."""
+        with self._book() as book:
+            return tables.ticket(book, campaign)
+
+    def keep_ticket(self, campaign: str, token: bytes) -> None:
+        """Keep a ticket that was signed."""
+        with self._book(write=True) as book:
+            book.execute("UPDATE ticket SET token = ? WHERE campaign = ?", (token, campaign))
+
+    def mark(self, report: str, state: State, problem: str = "") -> None:
+        """What became of a report; an acknowledged one stays so, and its ticket is erased."""
+        with self._book(write=True) as book:
+            if state == "acknowledged":
+                of_report = "campaign = (SELECT campaign FROM charge WHERE report = ?)"
+                book.execute(f"DELETE FROM ticket WHERE {of_report}", (report,))
             book.execute(
                 "UPDATE charge SET state = ?, problem = ? WHERE report = ? AND state != 'acknowledged'",
                 (state, problem, report),
             )
 
     def end(self, campaign: str) -> None:
-        """Erase the key of a campaign that has ended; that and what was reported stays."""
+        """Erase the key of a campaign that has ended, and its ticket; that and what was reported stays."""
         with self._book(write=True) as book:
+            book.execute("DELETE FROM ticket WHERE campaign = ?", (campaign,))
             tables.erase(book, "name = ?", campaign)
 
     def forget_ended(self, now_s: float) -> None:

@@ -92,6 +92,13 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         "ALTER TABLE charge ADD COLUMN to_lng REAL",
         "CREATE INDEX charge_of_trips ON charge (number) WHERE to_cell IS NOT NULL",
     ),
+    (
+        """CREATE TABLE ticket (
+            campaign TEXT PRIMARY KEY,  -- its link
+            seed BLOB NOT NULL,         -- 32 bytes that the ticket is made from
+            token BLOB                  -- the ticket; nothing until it is signed; gone once it is spent
+        ) WITHOUT ROWID""",
+    ),
 )
 """What each version of the schema adds to the one before; the file says which it has."""
 
@@ -266,6 +273,12 @@ def total(book: sqlite3.Connection, origin: str) -> BetweenPositions:
     return BetweenPositions.exactly(
         _sum(book, rows, origin), _sum(book, rows, origin, of="slack_nats")
     )
+
+
+def ticket(book: sqlite3.Connection, campaign: str) -> bytes | None:
+    """The ticket for a campaign that is not spent yet."""
+    row = book.execute("SELECT token FROM ticket WHERE campaign = ?", (campaign,)).fetchone()
+    return None if row is None else row[0]
 
 
 def day_of(now_s: float) -> int:

@@ -90,6 +90,16 @@ class Address:
         return f"{self.base}/api/campaigns/{self.campaign}/mechanism"
 
     @property
+    def state_path(self) -> str:
+        """Where the campaign says what it is."""
+        return f"{self.base}/api/campaigns/{self.campaign}"
+
+    @property
+    def tickets_path(self) -> str:
+        """Where tickets are signed."""
+        return f"{self.base}/api/campaigns/{self.campaign}/tickets"
+
+    @property
     def reports_path(self) -> str:
         """Where reports go."""
         return f"{self.base}/api/campaigns/{self.campaign}/reports"
@@ -151,8 +161,8 @@ class Transport(Protocol):
     def get(self, path: str, *, tag: str | None, limit: int) -> Answer:
         """The document at a path; ``tag`` is the ETag of the copy already here."""
 
-    def post(self, path: str, body: bytes, *, limit: int) -> Answer:
-        """The answer to a JSON body."""
+    def post(self, path: str, body: bytes, *, limit: int, ticket: str = "") -> Answer:
+        """The answer to a JSON body; with a ticket where there is one."""
 
 
 class Network:
@@ -179,9 +189,11 @@ class Network:
             path = self._within(path, onward)
         raise Refused("redirect", "too many")
 
-    def post(self, path: str, body: bytes, *, limit: int) -> Answer:
+    def post(self, path: str, body: bytes, *, limit: int, ticket: str = "") -> Answer:
         """POST of JSON."""
         headers, last_s = {"Content-Type": "application/json"}, time.monotonic() + self._timeout_s
+        if ticket:
+            headers["Authorization"] = f'PrivateToken token="{ticket}"'
         return self._exchange("POST", path, body, headers, limit, last_s)[0]
 
     def _exchange(

@@ -41,6 +41,8 @@ REASONS: Mapping[str, str] = {
     "location": "the location must be a latitude from -90 to 90 and a longitude, in degrees",
     "accuracy": "the fix must be no coarser than a cell of the campaign; measure again",
     "outside": "the location lies outside the campaign's box, where this device was told to be silent",
+    "invitation": "the invitation gives no ticket",
+    "ticket": "the collector's key or signature is not what a ticket is made with",
     "problem": "the collector refused",
     "ledger-unreadable": "the ledger cannot be read, and nothing is charged without it; put a copy back",
     "ledger-lost": "the ledger is missing although its anchor is there; put it back",

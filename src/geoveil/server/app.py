@@ -289,9 +289,13 @@ class Application:
             for method, operation in operations.items()
             if operation.audience is Audience.PARTICIPANT
         ]
+        headers = [
+            *(["authorization"] if path.endswith(SUFFIX) else []),
+            "content-type",
+        ]  # a ticket
         preflight = {
             "access-control-allow-methods": ", ".join(shared),
-            "access-control-allow-headers": "content-type",
+            "access-control-allow-headers": ", ".join(headers),
             "access-control-max-age": _PREFLIGHT_S,
         }
 

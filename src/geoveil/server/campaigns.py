@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from geoveil.document.ticket import SigningKey, as_text
 from geoveil.document.wire import new_id
 from geoveil.errors import InvalidInput, number_of
 from geoveil.server import conclusion as conclusions
@@ -55,6 +56,7 @@ class Campaigns:
         """Campaign → when it was made with its settings as the store has them, and these decoded."""
         self.published: dict[str, RoundRecord] = {}
         """Mechanism → its round, where :meth:`find` has looked it up; for a look without waiting."""
+        self._ticket_keys: dict[str, SigningKey] = {}
         self._unknown: dict[str, float] = {}
         self._current: dict[str, tuple[float, RoundRecord]] = {}
         self._states: dict[str, tuple[float, dict[str, Any]]] = {}
@@ -90,6 +92,7 @@ class Campaigns:
         record = CampaignRecord(campaign, settings.name, settings.to_bytes(), now)
         if not self.store.create_campaign(record, first):
             raise exists
+        self.ticket_key(campaign)  # here, where a second is no harm
         return record
 
     def draw(self, campaign: str, area: Drawn) -> None:
@@ -139,7 +142,7 @@ class Campaigns:
         now, published = self.clock(), self.store.round_of(mechanism)
         if published is not None:
             self._record(published.campaign)  # and with it whether that takes reports
-            self.settings(published.campaign)  # and whether it is the same at the next look
+            self.ticket_key(published.campaign)  # and its settings, with what its reports need
             published = replace(published, document=b"")
         with self._lock:
             if published is None:
@@ -157,6 +160,22 @@ class Campaigns:
             cached = (record.created_at_s, record.settings), settings
             self._settings[campaign] = cached
         return cached[1]
+
+    def ticket_key(self, campaign: str) -> SigningKey | None:
+        """What signs the tickets of a campaign, made where there is none yet; ``None`` where reports need
+        no tickets. Raises ``unknown-campaign``."""
+        settings = self.settings(campaign)
+        if not settings.tickets:
+            return None
+        key = self._ticket_keys.get(campaign)
+        if key is None:
+            stored = self.store.ticket_key(campaign)
+            if stored is None:
+                stored = self.store.ticket_key(campaign, SigningKey.new().to_bytes())
+            if stored is None:
+                raise Problem("unknown-campaign", f"there is no campaign {campaign!r}")
+            key = self._ticket_keys[campaign] = SigningKey.from_bytes(stored)
+        return key
 
     def _record(self, campaign: str) -> CampaignRecord:
         record = self.store.campaign(campaign)
@@ -207,6 +226,8 @@ class Campaigns:
         state = conclusions.described(
             record, settings, progress, latest, concluded, given_up, int(now), waits
         )
+        key = self.ticket_key(campaign)
+        state["ticket_key"] = key and as_text(key.public.spki)
         with self._lock:  # what was read before a change, or before another's look, is not kept
             since, _ = self._states.get(campaign, (now, None))
             if self.changes[campaign] == changes and not now < since < now + FRESH_S:
@@ -301,6 +322,7 @@ class Campaigns:
         self.forget(campaign)
         with self._lock:
             self._settings.pop(campaign, None)
+            self._ticket_keys.pop(campaign, None)
             self._standing.pop(campaign, None)
             self.changes.pop(campaign, None)
             for mechanism in [m for m, r in self.published.items() if r.campaign == campaign]:

@@ -14,7 +14,8 @@ from geoveil.document.slots import MOST_SLOTS
 from geoveil.errors import MissingExtra
 from geoveil.server import openapi as api
 from geoveil.server.campaigns import LARGEST_ROUND
-from geoveil.server.handlers import HELD, OPEN_TO_PAGES, OPERATIONS, Sharing, everybody
+from geoveil.server.handlers import HELD, OPEN_TO_PAGES, Sharing, everybody
+from geoveil.server.invitations import OPERATIONS
 from geoveil.server.map_files import MadeOf, Slot, flow_file, head_of, rendered
 from geoveil.server.openapi import Handler
 from geoveil.server.problem import JSON, VIEWS, Problem, holds, holds_any, preferred, takes_gzip

@@ -206,7 +206,8 @@ OPERATIONS.append(
         None,
         {200: ("Stored: the answer comes after the commit.", {JSON: Counted | Results})},
         ("unknown-mechanism", "mechanism-expired", "cell-out-of-range",
-         "slot-out-of-range", "not-offered", "campaign-paused", "campaign-ended", "overloaded"),
+         "slot-out-of-range", "not-offered", "ticket-needed", "campaign-paused", "campaign-ended",
+         "overloaded"),
         body=Report | Reports,
     )
 )  # fmt: skip

@@ -170,6 +170,8 @@ class State(msgspec.Struct, frozen=True):
     preparation: Preparation | None
     round: int
     mechanism: str | None
+    ticket_key: str | None
+    """Where a report needs a ticket, the key that tickets are signed with (RFC 9578), base64url."""
     around: bool
     """Of a list of places, whether people are taken to stand around each, in a cell, instead of at it."""
     expires: int | None

@@ -32,8 +32,10 @@ class Kind:
 PROBLEMS: Mapping[str, Kind] = {
     "malformed-body": Kind(400, "The request cannot be read as what it should be"),
     "unauthorised": Kind(401, "An operator's token is needed"),
+    "ticket-needed": Kind(401, "A report to this campaign needs a ticket of its own"),
     "not-found": Kind(404, "There is nothing at this address"),
     "unknown-campaign": Kind(404, "There is no such campaign"),
+    "unknown-invitation": Kind(404, "There is no such invitation"),
     "unknown-round": Kind(404, "The campaign has no such round"),
     "unknown-slot": Kind(404, "The campaign has no such slot"),
     "unknown-mechanism": Kind(404, "The campaign published no such mechanism"),
@@ -43,6 +45,7 @@ PROBLEMS: Mapping[str, Kind] = {
     "campaign-exists": Kind(409, "A campaign with this id exists"),
     "campaign-paused": Kind(409, "The campaign is paused", retry_after_s=60),
     "campaign-preparing": Kind(409, "The mechanism is being made", retry_after_s=10),
+    "invitation-used": Kind(409, "The invitation was used"),
     "area-fixed": Kind(409, "The campaign has reports, and keeps its area"),
     "round-too-small": Kind(409, "The round has too few reports to close"),
     "campaign-ended": Kind(410, "The campaign has ended"),
@@ -113,7 +116,7 @@ class Problem(GeoveilError):
         if self.kind.retry_after_s is not None:
             headers.setdefault("retry-after", str(self.kind.retry_after_s))
         if self.kind.status == 401:
-            headers["www-authenticate"] = 'Bearer realm="geoveil"'
+            headers.setdefault("www-authenticate", 'Bearer realm="geoveil"')
         content = msgspec.json.encode(self.body())
         return Response(content, self.kind.status, headers, media_type=MEDIA_TYPE)
 

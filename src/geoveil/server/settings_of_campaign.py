@@ -129,6 +129,10 @@ class CampaignSettings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, 
     trips: Annotated[
         bool, _said("Whether a report is a trip: two places, each drawn by itself, charged twice.")
     ] = False
+    tickets: Annotated[
+        bool,
+        _said("Whether a report needs a ticket: one for each invitation, and each counts once."),
+    ] = False
     round_size: Annotated[
         int | None, _between(1, MOST_REPORTS, "A round closes at this many reports.")
     ] = None

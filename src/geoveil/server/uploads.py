@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
@@ -12,6 +13,7 @@ from msgspec import Meta
 from starlette.types import Receive, Scope
 
 from geoveil.document.slots import MOST_SLOTS
+from geoveil.document.ticket import TicketKey, as_text, challenge, from_text
 from geoveil.errors import InvalidInput
 from geoveil.server.problem import Problem, ProblemBody, decode, problem_of
 from geoveil.store import RoundRecord, StoreFailed, Upload
@@ -73,16 +75,14 @@ class Results(msgspec.Struct, frozen=True):
     results: list[Result]
 
 
-# --- From the request to the commit
-
-
 Headers = list[tuple[bytes, bytes]]
 
 STORE_S = 4.5
 """How long a request waits for the store before it is answered 503."""
 PREFIX, SUFFIX = "/api/campaigns/", "/reports"
-_OF_CAMPAIGN = ("unknown-campaign", "campaign-paused", "campaign-ended")
+_OF_CAMPAIGN = ("unknown-campaign", "campaign-paused", "campaign-ended", "ticket-needed")
 """Problems that all reports of a request have together."""
+_HEADER = re.compile(rb'PrivateToken +token="?([A-Za-z0-9_-]{10,600})={0,2}"?', re.IGNORECASE)
 _SINGLE = msgspec.json.Decoder(Report)
 _BATCH = msgspec.json.Decoder(Reports)
 _COUNTED = b'{"id":"%b","status":"counted"}'
@@ -126,6 +126,31 @@ def _end(published: RoundRecord, report: Report) -> int:
     return 0 if isinstance(report.to, msgspec.UnsetType) else report.to
 
 
+# --- Tickets, where a campaign asks for them
+
+
+def ticket_id(campaign: str, key: TicketKey, scope: Scope | None) -> bytes:
+    """What the report of a request counts under: the id of its ticket; ``ticket-needed`` without one."""
+    if scope is None:
+        raise ticket_needed(campaign, key, "send one report a request, with its ticket")
+    sent = [value for name, value in scope["headers"] if name == b"authorization"]
+    match = _HEADER.fullmatch(sent[0].strip()) if len(sent) == 1 else None
+    id = key.report_id(campaign, from_text(match[1].decode())) if match else None
+    if id is None:
+        raise ticket_needed(campaign, key, "the ticket is none of this campaign's" if sent else "")
+    return id
+
+
+def ticket_needed(campaign: str, key: TicketKey, detail: str = "") -> Problem:
+    """A report without a ticket, as HTTP says it (RFC 9577)."""
+    wanted = f'challenge="{as_text(challenge(campaign))}", token-key="{as_text(key.spki)}"'
+    header = {"www-authenticate": f"PrivateToken {wanted}"}
+    return Problem("ticket-needed", detail, headers=header)
+
+
+# --- From the request to the commit
+
+
 class Uploads:
     """Takes reports for all campaigns of a service."""
 
@@ -148,7 +173,7 @@ class Uploads:
             return await self._several(campaign, decode(_BATCH, body).reports, client)
         report: Report = decode(_SINGLE, body)
         try:
-            upload = await self._checked(campaign, report)
+            upload = await self._checked(campaign, report, scope)
         except Problem:
             service.metrics.reports["refused"] += 1
             raise
@@ -175,8 +200,8 @@ class Uploads:
         content = msgspec.json.encode(Results(results))
         return [*_HEADERS, (b"content-length", b"%d" % len(content))], content
 
-    async def _checked(self, campaign: str, report: Report) -> Upload:
-        """The report as the store takes it, or the problem with it."""
+    async def _checked(self, campaign: str, report: Report, scope: Scope | None = None) -> Upload:
+        """The report as the store takes it, or the problem with it; ``scope`` is of one that came alone."""
         campaigns = self._service.campaigns
         published = campaigns.published.get(report.mechanism)
         if published is None:  # not met by this process: asks the store, outside the event loop
@@ -193,7 +218,9 @@ class Uploads:
         if clock() > published.accept_until_s and clock.certain:  # else its ids are still kept
             raise Problem("mechanism-expired", "reports under this mechanism no longer count")
         number = published.report_number(report.mechanism, slot, report.cell, to)
-        id = bytes.fromhex(report.id)
+        id, key = bytes.fromhex(report.id), campaigns.ticket_key(campaign)
+        if key is not None:  # it counts under the id of its ticket, whatever it says itself
+            id = ticket_id(campaign, key.public, scope)
         return Upload(campaign, published.number, id, number, published.mechanism)
 
     async def _unknown(self, campaign: str) -> Problem:

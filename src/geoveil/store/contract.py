@@ -462,6 +462,38 @@ class Store(ABC):
             sql.open_round(run, locked[0][0], opened)
         return True
 
+    # -- tickets ---------------------------------------------------------------------------------
+
+    def ticket_key(self, campaign: str, new: bytes | None = None) -> bytes | None:
+        """What signs the tickets of a campaign; ``new`` is kept where there is nothing yet.
+
+        From then on ids are forgotten only when the campaign has ended: each is that of a ticket.
+        """
+        if new is not None:
+            self._write(sql.KEEP_TICKET_KEY, campaign=campaign, primes=new)
+        primes: bytes | None = self._value(sql.TICKET_KEY, campaign=campaign)
+        return primes
+
+    def invite(self, campaign: str, digests: Sequence[bytes]) -> None:
+        """Keep the SHA-256 of codes that each is good for one ticket."""
+        with self.writing() as run:
+            for digest in digests:
+                run(sql.INVITE, campaign=campaign, digest=digest)
+
+    def invitations(self, campaign: str) -> tuple[int, int]:
+        """How many codes were made, and how many of them used."""
+        ((made, used),) = self._read(sql.INVITED, campaign=campaign)
+        return made, used
+
+    def use_invitation(self, campaign: str, digest: bytes, request: bytes) -> bool | None:
+        """Use a code for one request, by its SHA-256, now or again; ``False`` where it was used for
+        another, ``None`` where there is no such code."""
+        with self.writing() as run:
+            code = {"campaign": campaign, "digest": digest}
+            if run(sql.USE_INVITATION, **code, request=request):
+                return True
+            return False if run(sql.IS_INVITED, **code) else None
+
     # -- operators -------------------------------------------------------------------------------
 
     def add_token(self, digest: bytes, *, label: str, at_s: int) -> None:

@@ -222,6 +222,8 @@ _COLUMNS = {
     "closing_tally": "closing_key round_key counts",
     "estimate": "round_key made_at_s reports body slots",
     "preparation": "campaign_key number space claimed_until_s failures problem",
+    "ticket_key": "campaign_key primes",
+    "invitation": "campaign_key digest request",
     "token": "digest label created_at_s",
     "upkeep": "key seen_at_s copied_at_s",
 }
@@ -262,7 +264,7 @@ def migrations(database: str) -> tuple[Migration, ...]:
     """All steps for ``sqlite`` or ``postgres``, in order.
 
     >>> [step.number for step in migrations("sqlite")]
-    [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12]
+    [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13]
     """
     folder = files("geoveil.store") / "schema" / database
     matches = [match for file in folder.iterdir() if (match := _NAME.fullmatch(file.name))]

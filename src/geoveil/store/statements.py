@@ -108,11 +108,36 @@ ESTIMATED = """
     SELECT r.number FROM closing k JOIN round r ON r.key = k.round_key
     JOIN campaign c ON c.key = r.campaign_key WHERE c.id = :campaign AND k.estimated = 1
 """
-_IS_OVER = "ids_dropped < 2 AND accept_until_s < :now_s"
+_IS_OVER = """
+    ids_dropped < 2 AND accept_until_s < :now_s AND NOT EXISTS (
+        SELECT 1 FROM ticket_key t JOIN campaign c ON c.key = t.campaign_key
+        WHERE t.campaign_key = round.campaign_key AND c.state <> 'ended'
+    )
+"""  # tickets are spent for as long as there is a report to spend them on
 OVER = f"SELECT campaign_key, key FROM round WHERE {_IS_OVER} ORDER BY accept_until_s, key"
 KEEP_TOKEN = """
     INSERT INTO token (digest, label, created_at_s) VALUES (:digest, :label, :at_s)
     ON CONFLICT (digest) DO NOTHING
+"""
+KEEP_TICKET_KEY = """
+    INSERT INTO ticket_key (campaign_key, primes)
+    SELECT key, :primes FROM campaign WHERE id = :campaign
+    ON CONFLICT (campaign_key) DO NOTHING
+"""
+TICKET_KEY = """
+    SELECT t.primes FROM ticket_key t JOIN campaign c ON c.key = t.campaign_key WHERE c.id = :campaign
+"""
+INVITE = """
+    INSERT INTO invitation (campaign_key, digest)
+    SELECT key, :digest FROM campaign WHERE id = :campaign
+    ON CONFLICT (campaign_key, digest) DO NOTHING
+"""
+_OF_CAMPAIGN = "campaign_key = (SELECT key FROM campaign WHERE id = :campaign)"
+INVITED = f"SELECT count(*), count(request) FROM invitation WHERE {_OF_CAMPAIGN}"
+IS_INVITED = f"SELECT 1 FROM invitation WHERE {_OF_CAMPAIGN} AND digest = :digest"
+USE_INVITATION = f"""
+    UPDATE invitation SET request = :request
+    WHERE {_OF_CAMPAIGN} AND digest = :digest AND (request IS NULL OR request = :request) RETURNING 1
 """
 PREPARATION = """
     SELECT c.id, p.number, p.space, p.failures, p.problem, p.claimed_until_s
@@ -190,6 +215,8 @@ DELETE_ROUNDS = (
 )
 """The last rounds of a campaign: no closing before them has counts of theirs."""
 DELETE_REST = (
+    "DELETE FROM invitation WHERE campaign_key = :campaign_key",
+    "DELETE FROM ticket_key WHERE campaign_key = :campaign_key",
     "DELETE FROM preparation WHERE campaign_key = :campaign_key",
     "DELETE FROM campaign WHERE key = :campaign_key",
 )

@@ -1,0 +1,2 @@
+DROP TABLE invitation;
+DROP TABLE ticket_key;
