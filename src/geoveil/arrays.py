@@ -75,7 +75,9 @@ def numbers(name: str, value: Any, such_as: str = "an array of numbers") -> Floa
         with np.errstate(over="ignore"):  # what is too large is infinite
             floats = array.astype(np.float64, copy=False)
     except (TypeError, ValueError, OverflowError):
-        raise InvalidInput(f"{name} must be {such_as}") from None
+        whole = hasattr(value, "distribution")  # an estimate, or a campaign
+        advice = f"; use the .distribution of the {type(value).__name__}" if whole else ""
+        raise InvalidInput(f"{name} must be {such_as}{advice}") from None
     return cast("FloatArray", np.ma.filled(floats, np.nan))
 
 

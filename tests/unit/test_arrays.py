@@ -110,3 +110,15 @@ def test_a_matrix_whose_labels_are_no_positions_is_refused(turned: bool) -> None
     sorted_frame = frame.sort_index(axis=1 if turned else 0, ascending=False)
     with pytest.raises(InvalidInput, match="0, 1, 2, … and such columns"):
         gv.DenseChannel(gv.Line(3), sorted_frame)
+
+
+def test_an_estimate_in_place_of_its_distribution_is_told_apart() -> None:
+    tally = gv.RandomizedResponse(gv.Line(3), epsilon=1.0).tally([0, 1])
+    estimate = gv.IterativeBayesianUpdate(stop=gv.Steps(1)).fit(tally)
+    for take in (
+        lambda: gv.elastic(gv.Line(3), estimate, epsilon_per_km=1.0),
+        lambda: gv.total_variation(estimate, [1, 0, 0]),
+        lambda: gv.IterativeBayesianUpdate(start=estimate).fit(tally),
+    ):
+        with pytest.raises(InvalidInput, match=r"numbers; use the \.distribution of the Estimate"):
+            take()
