@@ -197,6 +197,25 @@ def test_a_process_in_the_place_of_a_dead_one_brings_no_token_back_and_goes_on_c
         assert store.tokens() == []
 
 
+def test_a_stop_while_it_starts_is_no_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The signal reached all: a process is gone before it listened, and the supervisor knows why."""
+    supervisor = Supervisor(Settings(processes=2, database="postgresql://host/name"))
+    told, nothing = [], SimpleNamespace()
+
+    def stopped(_: float) -> bool:
+        supervisor._stop(signal.SIGTERM, None)
+        return False
+
+    process = SimpleNamespace(
+        is_alive=lambda: False, terminate=lambda: None, join=lambda *_: None, kill=lambda: None
+    )
+    nothing.wait = stopped
+    monkeypatch.setattr(signal, "signal", lambda *_: None)
+    monkeypatch.setattr(supervisor, "_start", lambda number: (process, nothing))
+    supervisor.run(lambda: told.append(True))
+    assert told == []
+
+
 @pytest.mark.parametrize("processes", [1, 2])
 def test_a_second_signal_ends_at_once_whoever_was_told(processes: int) -> None:
     """One of several hears it from a terminal or systemd, which tell all, and from the supervisor: once."""

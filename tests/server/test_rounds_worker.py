@@ -226,6 +226,18 @@ def test_a_signal_to_all_processes_of_the_service_ends_no_estimate(
     assert watched.worker.pid == process
 
 
+def test_a_signal_to_all_processes_ends_no_estimate_that_has_just_begun(
+    town: City, watched: Watched
+) -> None:
+    assert watched.worker.submit(closed(town))
+    until_s = time.monotonic() + PATIENCE_S
+    while (process := watched.worker.pid) is None:
+        assert time.monotonic() < until_s
+    os.kill(process, signal.SIGTERM)
+    assert watched.next() == "estimate-made"
+    assert watched.worker.pid == process
+
+
 def test_a_closing_waits_only_once(city: City) -> None:
     estimator = Here()
     estimator.gate.clear()

@@ -11,6 +11,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from threading import Lock
@@ -92,7 +93,7 @@ class ProcessApart:
                     target=_serve, args=(theirs,), name="geoveil-apart", daemon=True
                 )
                 try:
-                    process.start()
+                    _start_blocked(process.start)
                 except OSError:  # no memory or no files for another: the next call tries again
                     ours.close()
                     raise
@@ -152,6 +153,18 @@ def _serve(pipe: Connection) -> None:
                 pipe.send(call(pipe.send, *arguments))
             except Exception as problem:
                 pipe.send(trace_of(problem))
+
+
+def _start_blocked(start: Callable[[], None]) -> None:
+    """Start a process in which signals wait until it ignores them, about a second later; from any thread."""
+    if not hasattr(signal, "pthread_sigmask"):
+        return start()
+    resource_tracker.ensure_running()  # when it starts, it lets signals through again
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, SENT_TO_ALL)
+    try:
+        start()
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def start_deaf(start: Callable[[], None]) -> None:

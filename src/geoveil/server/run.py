@@ -63,7 +63,7 @@ class Supervisor:
         try:
             for process, listening in self._started:
                 while not self._stopping and not listening.wait(_LOOK_S):
-                    if not process.is_alive():
+                    if not process.is_alive() and not self._stopping:
                         raise StoreFailed(
                             "a server process must start; its log says why it did not"
                         )
