@@ -15,6 +15,7 @@ from typing import Any
 import httpx
 import pytest
 
+from databases import cluster
 from geoveil.client import Device, Refused, Unacknowledged
 from geoveil.document.ticket import (
     SigningKey,
@@ -246,18 +247,26 @@ def spend(server: Live, tickets: list[str], times: int) -> None:
             assert set(threads.map(send, tickets * times)) == {200}
 
 
+@pytest.mark.parametrize(
+    ("kind", "people"),
+    [
+        ("sqlite", 5),
+        pytest.param("sqlite", 200, marks=pytest.mark.slow),
+        pytest.param("postgres", 200, marks=pytest.mark.slow),
+    ],
+)
 def test_nothing_is_spent_twice_over_restarts_and_rounds(
-    tmp_path: Path, database: str | None
+    tmp_path: Path, kind: str, people: int
 ) -> None:
+    database = str(cluster().database()) if kind == "postgres" else None
     with Live(tmp_path, database, tick_s=0.05) as server:
         server.campaign(tickets=True, minimum_reports=5)
         with server.operator() as operator:
-            codes = operator.post(INVITATIONS, json={"count": 6}).json()["invitations"]
-        links = [f"{server.url}/c/lyon#invitation={code}" for code in codes]
+            codes = operator.post(INVITATIONS, json={"count": people + 1}).json()["invitations"]
         state = httpx.get(f"{server.url}/api/campaigns/lyon").json()
         key = TicketKey.from_bytes(from_text(state["ticket_key"]))
         tickets = []
-        for number, code in enumerate(codes[:5]):
+        for number, code in enumerate(codes[:people]):
             request = TicketRequest(bytes([number]) * 32, key, "lyon")
             signed = httpx.post(server.url + TICKETS, json=wish(code, request)).json()["signature"]
             tickets.append(as_text(request.finish(from_text(signed))))
@@ -270,19 +279,12 @@ def test_nothing_is_spent_twice_over_restarts_and_rounds(
             while server.mechanism("lyon")["round"] == 1:
                 time.sleep(0.05)
             spend(server, tickets, 4)  # under another mechanism
-            receipt = a_device(links[5], tmp_path / "ledger.db").report(**HERE)
+            receipt = a_device(
+                f"{server.url}/c/lyon#invitation={codes[-1]}", tmp_path / "ledger.db"
+            ).report(**HERE)
             assert receipt.acknowledged
         server.stop()
-        assert stored(server.database, "lyon").total() == 6
-
-
-@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.slow)])
-def database(request: pytest.FixtureRequest) -> str | None:
-    if request.param == "sqlite":
-        return None
-    from databases import cluster
-
-    return str(cluster().database())
+        assert stored(server.database, "lyon").total() == people + 1
 
 
 # --- Devices
