@@ -43,8 +43,8 @@ class Places:
     """The connections that one process has, and those it would rather do without.
 
     Where all places are taken, the connection that has waited longest without a request gives way to
-    a new one, and where all have one, that whose request has been longest on its way: whoever only holds
-    places loses them first.
+    a new one; where all have one, that whose request has been longest on its way, and where all have come,
+    the oldest whose answer waits for its reader: whoever only holds places loses them first.
     """
 
     def __init__(
@@ -66,14 +66,15 @@ class Places:
         return len(self._held)
 
     def enter(self, connection: Protocol, address: str) -> bool:
-        """Take a place; ``False`` where the network has as many as it may, or all are being answered."""
+        """Take a place; ``False`` where the network has as many as it may, or nobody gives way."""
         network = self._networks.of_peer(address)
         if not self._shares.take(network):
             self.refused("connections of one network")
             return False
         if len(self._held) >= self._most:
             self.refused("connections")
-            oldest = next(iter(self._waiting or self._arriving), None)
+            slow = (each for each in self._held if each.transport.get_write_buffer_size())
+            oldest = next(iter(self._waiting or self._arriving or slow), None)
             if oldest is None:
                 self._shares.give_back(network)
                 return False
