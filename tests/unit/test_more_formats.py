@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import struct
 from pathlib import Path
 from typing import Any
 
@@ -237,7 +238,8 @@ def ascii_grid(path: Path, amounts: np.ndarray, *, west: float, south: float, st
 
 
 def geotiff(path: Path, amounts: np.ndarray, *, west: float, north: float, step: float,
-            keys: tuple[int, ...] = (1024, 0, 1, 2, 2048, 0, 1, 4326)) -> None:  # fmt: skip
+            keys: tuple[int, ...] = (1024, 0, 1, 2, 2048, 0, 1, 4326),
+            packed: str | None = "tiff_deflate") -> None:  # fmt: skip
     image = Image.fromarray(amounts.astype(np.float32))
     info: dict[int, Any] = {
         33550: (step, step, 0.0),
@@ -245,7 +247,7 @@ def geotiff(path: Path, amounts: np.ndarray, *, west: float, north: float, step:
         34735: (1, 1, 0, len(keys) // 4, *keys),
         42113: "-9999",
     }
-    image.save(path, tiffinfo=info, compression="tiff_deflate")
+    image.save(path, tiffinfo=info, compression=packed)
 
 
 def test_amounts_are_shared_out_by_area(tmp_path: Path) -> None:
@@ -359,6 +361,25 @@ def test_what_is_no_raster_of_amounts_is_refused(tmp_path: Path) -> None:
     )  # fmt: skip
     with pytest.raises(InvalidFile, match="one band"):
         read_raster(str(tif))
+
+
+@pytest.mark.parametrize(("tag", "named"), [(262, 262), (279, 279), (279, 325)])
+def test_pixels_that_would_be_read_as_others_are_refused(
+    tmp_path: Path, tag: int, named: int
+) -> None:
+    """White is zero: read as 255 less; a strip or a tile without bytes: read from wherever it points to."""
+    path = tmp_path / "a.tif"
+    geotiff(path, np.ones((2, 2)), west=2.0, north=48.2, step=0.1, packed=None)
+    assert read_raster(str(path)).amounts.sum() == 4
+    content = path.read_bytes()
+    (at,) = (
+        content.index(entry)
+        for kind in (3, 4)
+        if (entry := struct.pack("<HHI", tag, kind, 1)) in content
+    )
+    path.write_bytes(content[:at] + struct.pack("<HHII", named, 4, 1, 0) + content[at + 12 :])
+    with pytest.raises(InvalidFile, match="without sparse parts; write it anew"):
+        read_raster(str(path))
 
 
 # --- Districts

@@ -34,6 +34,7 @@ _AT_ONCE = 1 << 21
 
 # Tags of TIFF, and keys of GeoTIFF
 _SCALE, _TIE, _MATRIX, _KEYS, _ABSENT = 33550, 33922, 34264, 34735, 42113
+_COLOURS, _SIZES = 262, (279, 325)
 _MODEL, _RASTER, _GEOGRAPHIC, _PROJECTED = 1024, 1025, 2048, 3072
 _POINTS = 2  # of _RASTER: values are at points, not over areas
 
@@ -195,13 +196,15 @@ def _geotiff(path: str) -> Raster:
             keys, scale, tie = _keys(tags.get(_KEYS)), tags.get(_SCALE), tags.get(_TIE)
             turned, absent = tags.get(_MATRIX), tags.get(_ABSENT)
             _check_system(keys, path)
+            if tags.get(_COLOURS) == 0 or any(0 in tags.get(sizes, ()) for sizes in _SIZES):
+                raise ValueError  # Pillow would count down from 255, or take other bytes for pixels
             amounts = np.asarray(image, dtype=np.float64)
     except (OSError, ValueError, TypeError, SyntaxError, KeyError) as problem:
         if isinstance(problem, InvalidFile | FileNotFoundError | PermissionError):
             raise
         raise InvalidFile(
-            f"{path} must be a GeoTIFF of one band that can be unpacked; write it anew, for instance with "
-            "gdal_translate -co COMPRESS=DEFLATE"
+            f"{path} must be a GeoTIFF of one band of at most 32 bits that can be unpacked, without sparse "
+            "parts; write it anew, for instance with gdal_translate -b 1 -ot Float32 -co COMPRESS=DEFLATE"
         ) from None
     if turned is not None or scale is None or tie is None or len(scale) < 2 or len(tie) < 6:
         raise InvalidFile(
