@@ -337,6 +337,9 @@ def test_a_raster_in_another_system_has_a_clear_answer(tmp_path: Path) -> None:
 
 def test_what_is_no_raster_of_amounts_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "a.asc"
+    ascii_grid(path, np.ones((2, 2)), west=2.0, south=48.0, step=0.1)
+    path.write_text(path.read_text().replace(" ", "\t"))  # as some programs write it
+    assert read_raster(str(path)).amounts.sum() == 4
     for text in ("", "ncols 2\nnrows 2\ncellsize 1\n1 2 3 4\n", "ncols x\n", "\x00\xff"):
         path.write_text(text, encoding="latin-1")
         with pytest.raises(InvalidFile, match="ASCII grid"):

@@ -159,7 +159,7 @@ def _ascii_grid(path: str) -> Raster:
         with Path(path).open(encoding="ascii") as lines:
             while True:
                 start = lines.tell()
-                name, _, value = lines.readline().strip().partition(" ")
+                name, _, value = lines.readline().expandtabs().strip().partition(" ")
                 if name.lower() not in _NAMES:
                     lines.seek(start)
                     break
