@@ -98,6 +98,21 @@ def test_bodies_on_their_way_are_bounded_in_all_and_by_address(crowded: Live) ->
     assert refused(crowded, "slow bodies") == len(cut)
 
 
+def test_bodies_on_their_way_keep_no_report_out(crowded: Live) -> None:
+    mechanism = crowded.mechanism("lyon")["id"]
+    line, _, body = report(mechanism).partition(b"\r\n\r\n")
+    with all_closed([connected(crowded, f"127.0.0.{2 + n % 5}") for n in range(50)]) as slow:
+        for number, each in enumerate(slow):  # all there is, to the last byte
+            size = 60_000 if number < 25 else 4_096 + 20_000 // 4 ** ((number - 25) // 5)
+            each.sendall(LINE + b"Content-Length: 200000\r\n\r\n" + b" " * size)
+        with connected(
+            crowded, "127.0.0.9"
+        ) as device:  # which sends head and body apart, as most do
+            device.sendall(line + b"\r\n\r\n")
+            time.sleep(0.1)
+            assert answer(device, body).startswith(b"HTTP/1.1 200")
+
+
 def test_one_address_cannot_take_all_places(crowded: Live) -> None:
     time.sleep(0.1)
     with all_closed([connected(crowded, "127.0.0.4") for _ in range(40)]) as held:

@@ -43,6 +43,8 @@ _METRICS_S = 1.0
 _READY_S = 1.0
 _THREADS = 16
 _MOST_WAITING = 256
+_SMALL_BYTES = 4096
+"""So much of a body is taken whatever is on its way: reports are shorter, and connections are bounded."""
 _OUTCOMES = {"estimate-unfinished": "unfinished", "estimate-given-up": "given up"}
 """Event of the worker → how the metrics count an attempt at an estimate; any other event: failed."""
 _ID = re.compile(ID_PATTERN.replace("$", r"\Z"))
@@ -184,16 +186,19 @@ class Service:
     ) -> bytes:
         """The body of a request, plain JSON as far as its headers say, limited in length and time.
 
-        What has not arrived with its head is limited in memory too, with all others on their way.
+        What has not arrived with its head is limited in memory too, with all others on their way, but for
+        its beginning: whoever fills that memory keeps no report out.
         """
         problems.check_media_type(scope["headers"])
         limit_bytes = limit_bytes or self.settings.body_limit_bytes
         if problems.ARRIVED in scope:
             return await problems.read_body(receive, limit_bytes, lambda size: None)
         network, held_bytes = self.limits.networks.of(scope), 0
+        free_bytes = _SMALL_BYTES
 
         def room(size: int) -> None:
-            nonlocal held_bytes
+            nonlocal held_bytes, free_bytes
+            free_bytes, size = max(0, free_bytes - size), max(0, size - free_bytes)
             if not self.bodies.take(network, size):
                 self.refused("bodies")
                 detail = "too many bodies are on their way"

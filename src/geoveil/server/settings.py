@@ -104,7 +104,8 @@ class Settings:
     )
     body_memory_bytes: int = _setting(
         33_554_432,
-        "Bytes of bodies that are still on their way; a quarter of them from one address.",
+        "Bytes of bodies that are still on their way, beyond the first 4096 of each; a quarter of them from "
+        "one address.",
         least=262_144,
     )
     listeners: int = _setting(200, "How many may listen to events at a time.", least=0)
