@@ -49,6 +49,7 @@ CORE: dict[str, tuple[str, ...]] = {
         _WIRE,
         "tests/client/test_client_geometry.py",
     ),
+    "geoveil.document.ticket": ("tests/unit/test_ticket.py",),
     "geoveil.document.exact": (
         "tests/unit/test_table.py",
         "tests/statistical/test_exact_sampling.py",
@@ -68,7 +69,20 @@ CORE: dict[str, tuple[str, ...]] = {
 }
 """Module → its tests, the likeliest to find a fault first."""
 
+_HIDES = "what hides the time of a power is one number or its neighbour, and divided out again"
 EQUIVALENT: dict[str, str] = {
+    "geoveil.document.ticket, _SIEVE: n % d → Mod → Mult": (
+        "composites among the factors have no other primes in them"
+    ),
+    "geoveil.document.ticket, encode: 1 → 2": "the last bit of every encoded number is 0",
+    "geoveil.document.ticket, _mask: -size // _HASH_BYTES → FloorDiv → Mult": (
+        "more blocks than are needed, cut off behind"
+    ),
+    "geoveil.document.ticket, SigningKey.sign: modulus - 1 → Sub → Add": _HIDES,
+    "geoveil.document.ticket, SigningKey.sign: 1 → 2": _HIDES,
+    "geoveil.document.ticket, SigningKey.sign: 1 + int.from_bytes(randomness.bytes(KEY_BYTES + 64))"
+    " % (modulus - 1) → Add → Sub": _HIDES,
+    "geoveil.document.ticket, _may_be_prime: 2 → 3": "whether 2 is ever a witness",
     "geoveil.randomness, _WORDS: 12 → 13": (
         "up to which bound 16 bits are drawn: numbers are exactly even either way, and fewer bytes are drawn"
     ),

@@ -745,3 +745,49 @@ def test_a_key_moves_on_alone_and_only_as_far_as_it_reaches() -> None:
             new = key_for(number, again)  # one that it does not reach begins with a new key
             assert new not in (key, moved_on(key, 1))
             assert keys() == {**others, "b": (again, number, new)}
+
+
+# --- Tickets
+
+
+B = "https://b.example/c/x"
+
+
+def test_a_ticket_has_one_seed_until_it_is_spent(tmp_path: Path) -> None:
+    ledger = Ledger(tmp_path / "ledger")
+    seed, other = ledger.ticket_seed(A), ledger.ticket_seed(B)
+    assert len(seed) == 32
+    assert seed == ledger.ticket_seed(A) != other
+    assert ledger.ticket(A) is None
+    ledger.keep_ticket(A, b"ticket")
+    assert (ledger.ticket(A), ledger.ticket(B)) == (b"ticket", None)
+    assert ledger.totals("https://a.example", A)[2] == b"ticket"
+    assert ledger.totals("https://a.example")[2] is None
+    charge = reported(ledger)
+    for state in ("sent", "refused"):
+        ledger.mark(charge.report, state)
+        assert ledger.ticket(A) == b"ticket"
+    ledger.mark(charge.report, "acknowledged")
+    assert ledger.ticket(A) is None
+    assert ledger.ticket_seed(A) != seed
+    assert ledger.ticket_seed(B) == other
+
+
+def test_the_end_of_a_campaign_erases_its_ticket(tmp_path: Path) -> None:
+    ledger = Ledger(tmp_path / "ledger")
+    seed, other = ledger.ticket_seed(A), ledger.ticket_seed(B)
+    ledger.keep_ticket(A, b"ticket-of-a")
+    ledger.end(A)
+    assert ledger.ticket(A) is None
+    assert ledger.ticket_seed(B) == other
+    kept = (tmp_path / "ledger").read_bytes()
+    assert seed not in kept
+    assert b"ticket-of-a" not in kept
+
+
+def test_the_seed_of_a_ticket_is_the_operating_systems(tmp_path: Path) -> None:
+    class Fixed(Randomness):
+        def bytes(self, size: int) -> bytes:
+            return b"7" * size
+
+    assert Ledger(tmp_path / "ledger").ticket_seed(A, Fixed()) == b"7" * 32

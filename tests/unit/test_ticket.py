@@ -226,7 +226,11 @@ def test_a_new_key_is_two_primes_of_its_own() -> None:
     assert keys[0] != keys[1]
 
 
-@pytest.mark.parametrize("composite", [561, 1105, 25326001, 3215031751, (2**61 - 1) * (2**31 - 1)])
+CARMICHAEL = 6_000_003_067 * 12_000_006_133 * 18_000_009_199
+"""Every power of the weaker test is 1 here, but of multiples of three large primes."""
+
+
+@pytest.mark.parametrize("composite", [561, 3215031751, (2**61 - 1) * (2**31 - 1), CARMICHAEL])
 def test_numbers_that_deceive_weaker_tests_are_no_primes(composite: int) -> None:
     assert not all(ticket._may_be_prime(composite, seeded(seed)) for seed in range(40))
 
@@ -240,3 +244,9 @@ def test_primes_pass(prime: int) -> None:
 def test_text_and_back(data: bytes) -> None:
     assert from_text(as_text(data)) == data
     assert "=" not in as_text(data)
+    assert from_text("A" * (4 * len(data) + 1)) == b""  # cut off
+
+
+def test_the_smallest_first_byte_of_a_modulus() -> None:
+    spki = SPKI[:-261] + b"\x80" + SPKI[-260:]
+    assert TicketKey.from_bytes(spki).modulus.bit_length() == 2048

@@ -186,7 +186,7 @@ class Collector:
     def ticket(self, invitation: str, seed: bytes) -> bytes:
         """A ticket for an invitation, signed without being seen; the same again for the same seed."""
         path, campaign = self._address.state_path, self._address.campaign
-        state = self._said(lambda: self._transport.get(path, tag=None, limit=_ANSWER_BYTES))
+        state = self._said(lambda: self._transport.get(path, tag=None, limit=LARGEST_ANSWER))
         spki = state.get("ticket_key")
         if spki is None:
             raise Refused("invitation", "reports to this campaign need no tickets")

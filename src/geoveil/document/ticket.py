@@ -88,10 +88,7 @@ class SigningKey:
     @classmethod
     def new(cls, randomness: Randomness = SYSTEM) -> SigningKey:
         """A key from the operating system's randomness; takes about a second."""
-        while True:
-            p, q = _prime(randomness), _prime(randomness)
-            if abs(p - q).bit_length() > 1024 - 100:
-                return cls((p, q))
+        return cls((_prime(randomness), _prime(randomness)))
 
     @classmethod
     def from_bytes(cls, stored: bytes) -> SigningKey:
@@ -151,8 +148,7 @@ class TicketRequest:
         """The ticket; refused where the answer is no signature of what was asked."""
         modulus, answer = self._key.modulus, int.from_bytes(signature)
         unblinded = answer * pow(self._factor, -1, modulus) % modulus
-        sound = len(signature) == KEY_BYTES and answer < modulus
-        if not sound or pow(unblinded, EXPONENT, modulus) != self._encoded:
+        if len(signature) != KEY_BYTES or pow(unblinded, EXPONENT, modulus) != self._encoded:
             raise RefusedTicket("the signature must be one of the request, by the campaign's key")
         return self._said + unblinded.to_bytes(KEY_BYTES)
 
