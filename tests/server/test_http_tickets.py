@@ -285,6 +285,12 @@ def test_nothing_is_spent_twice_over_restarts_and_rounds(
             assert receipt.acknowledged
         server.stop()
         assert stored(server.database, "lyon").total() == people + 1
+    kept = b"".join(path.read_bytes() for path in tmp_path.iterdir() if path.name != "ledger.db")
+    for secret in (*codes, *(code.replace("-", "") for code in codes), *tickets):
+        assert secret.encode() not in kept
+    for ticket in map(from_text, tickets):  # neither its nonce nor its signature
+        assert ticket[2:34] not in kept
+        assert ticket[98:] not in kept
 
 
 # --- Devices
