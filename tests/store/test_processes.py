@@ -8,6 +8,7 @@ from __future__ import annotations
 import random
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import closing
 
 import psycopg
 import pytest
@@ -172,6 +173,21 @@ def test_closing_while_both_count_keeps_one_moment(pair) -> None:
     assert (pair[0].closing_counts("paris", closing.round)[1] <= now).all()
     assert now.sum() == 121
     assert len(assert_explained(one)) == 121
+
+
+def test_what_a_role_has_set_keeps_no_round_from_closing_while_both_count(
+    postgres: Cluster,
+) -> None:
+    """A transaction that closes must see what others count meanwhile, and wait for it."""
+    strict = "%20-cdefault_transaction_isolation%3Dserializable%20-clock_timeout%3D1ms"
+    address = postgres.database() + strict
+    with closing(open_store(address)) as one, closing(open_store(address)) as other:
+        start(one)
+        with one.writing() as run:
+            assert run("SELECT count(*) FROM report") == [(0,)]
+            assert other.add([upload(1)]) == [True]
+            assert run("SELECT count(*) FROM report") == [(1,)]
+            assert run("SHOW lock_timeout") == [("0",)]
 
 
 def test_a_process_has_a_shard_of_its_own_and_gives_it_back(postgres: Cluster) -> None:

@@ -364,8 +364,11 @@ def _check_lasting(connection: Patient, url: str) -> None:
 
 
 def _configure(connection: Patient, statement_s: float = _STATEMENT_S) -> None:
+    """Whatever the database or the role has set otherwise."""
     connection.limit(statement_s)
     connection.execute("SET synchronous_commit = on")
+    connection.execute("SET default_transaction_isolation = 'read committed'")  # or no round closes
+    connection.execute("SET lock_timeout = 0")
     connection.execute("SET idle_in_transaction_session_timeout = 60000")
     connection.execute("SET client_min_messages = warning")
 
