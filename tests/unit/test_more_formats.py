@@ -432,6 +432,25 @@ def test_a_census_by_district_is_shared_out_by_area(tmp_path: Path) -> None:
     np.testing.assert_allclose(masked, found.by_cell(inner)[0][1:])
 
 
+@pytest.mark.parametrize("name", ["people.asc", "census.geojson", "census.csv"])
+def test_a_city_is_cut_out_of_a_country_that_fits_on_no_map(tmp_path: Path, name: str) -> None:
+    path, out = tmp_path / name, tmp_path / "mechanism.json"
+    if name == "people.asc":
+        ascii_grid(path, np.ones((10, 160)), west=2.28, south=48.0, step=0.1)
+    elif name == "census.geojson":
+        districts(path, *[10] * 800)
+    else:
+        path.write_text("lat,lng,population\n48.85,2.31,30\n48.85,2.33,10\n43.3,15.4,800\n")
+    column = () if name == "people.asc" else ("--column", "population")
+    asked = ("--prior", path, *column, "--epsilon-per-km", 1, "--cell-km", 2, "-o", out)
+    boxed = run("design", *asked, "--box", "48.84,2.3,48.86,2.34")
+    assert boxed.exit_code == 0, boxed.stderr
+    assert "outside the box and" in " ".join(boxed.stderr.split())
+    assert run("audit", out, "--prior", path, *column, "--draws", 1000).exit_code == 0
+    whole = run("design", *asked)
+    assert (whole.exit_code, "500 km" in whole.stderr) == (2, True)
+
+
 def test_districts_that_cannot_be_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "census.geojson"
     for wrong in (None, -1, "many", True):

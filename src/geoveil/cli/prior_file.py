@@ -72,7 +72,7 @@ class PriorFile:
         self, amounts: Raster | Districts, console: Console, area: Area, on: Space | None
     ) -> results.Result:
         """Pixels or districts, shared out among the cells of a map by area."""
-        space = on or area.grid(amounts.box)
+        space = on or area.grid(None if area.is_chosen else amounts.box)
         if not isinstance(space, MapSpace):
             raise InvalidFile(f"{self.source} is a map, and {space!r} has none")
         people, lost = amounts.by_cell(space)
@@ -99,8 +99,8 @@ class PriorFile:
         parts, extent = list(reading.locations(reader, keep=[amounts])), Extent()
         for part in parts:
             extent.add(part.lat, part.lng)
-        box = extent.box(self.source)  # refuses a table without places
-        space = on or area.grid(box)
+        extent.check(self.source)
+        space = on or area.grid(None if area.is_chosen else extent.box(self.source))
         if not isinstance(space, MapSpace):
             raise InvalidFile(
                 f"{self.source} must have a column 'cell', since {space!r} has no map"

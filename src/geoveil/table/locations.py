@@ -157,10 +157,14 @@ class Extent:
             step = np.floor((lng + 180.0) * _STEPS).astype(np.int64)
             self._occupied[step % _ROUND] = True
 
-    def box(self, name: str = "the table") -> Box:
-        """The box; an error that names the table when no place was seen."""
+    def check(self, name: str) -> None:
+        """An error that names the table when no place was seen."""
         if math.isinf(self._south):
             raise InvalidFile(f"{name} must have a row with a usable location; it has none")
+
+    def box(self, name: str = "the table") -> Box:
+        """The box; an error that names the table when no place was seen, or all lie on no one map."""
+        self.check(name)
         south = math.floor(self._south * _STEPS)
         north = max(math.ceil(self._north * _STEPS), south + 1)
         steps = np.flatnonzero(self._occupied)  # all but the widest run of empty steps is covered
