@@ -189,15 +189,18 @@ class Collector:
         state = self._said(lambda: self._transport.get(path, tag=None, limit=LARGEST_ANSWER))
         spki = state.get("ticket_key")
         if spki is None:
-            raise Refused("invitation", "reports to this campaign need no tickets")
+            raise Refused("invitation", "not-offered")
         try:
             request = TicketRequest(seed, TicketKey.from_bytes(from_text(str(spki))), campaign)
-            wish = {"invitation": invitation, "blinded": as_text(request.blinded)}
-            path, body = self._address.tickets_path, json.dumps(wish).encode()
-            signed = self._said(lambda: self._transport.post(path, body, limit=_ANSWER_BYTES))
+        except (RefusedTicket, ValueError):
+            raise Refused("ticket", "key") from None
+        wish = {"invitation": invitation, "blinded": as_text(request.blinded)}
+        path, body = self._address.tickets_path, json.dumps(wish).encode()
+        signed = self._said(lambda: self._transport.post(path, body, limit=_ANSWER_BYTES))
+        try:
             return request.finish(from_text(str(signed.get("signature"))))
         except (RefusedTicket, ValueError):
-            raise Refused("ticket") from None
+            raise Refused("ticket", "signature") from None
 
     def _said(self, request: Callable[[], Answer]) -> dict[str, Any]:
         """The object in an answer to something about tickets."""
