@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -201,6 +202,27 @@ def test_a_device_refuses_an_answer_that_is_no_signature(size: int) -> None:
 def test_what_cannot_be_signed_is_refused(blinded: bytes) -> None:
     with pytest.raises(RefusedTicket, match="below the modulus"):
         KEY.sign(blinded)
+
+
+def test_a_key_with_small_factors_is_refused_where_it_would_mark_a_ticket() -> None:
+    """What divides the modulus and the ticket divides the request too."""
+    small = TicketKey((MODULUS // 15015 | 1) * 15015)
+    for number in range(20):
+        seed = bytes([number]) * 32
+        said = small.to_sign("lyon", ticket.expand(seed, b"nonce", 32))
+        encoded = ticket.encode(said, ticket.expand(seed, b"salt", 48), 2048)
+        factor = 1 + int.from_bytes(ticket.expand(seed, b"blind", 320)) % (small.modulus - 1)
+        if math.gcd(encoded * factor, small.modulus) > 1:
+            with pytest.raises(RefusedTicket, match="two large primes"):
+                TicketRequest(seed, small, "lyon")
+        else:
+            assert len(TicketRequest(seed, small, "lyon").blinded) == KEY_BYTES
+
+
+def test_the_least_and_the_largest_number_that_is_signed() -> None:
+    for number in (1, MODULUS - 1):
+        blinded = number.to_bytes(KEY_BYTES)
+        assert pow(int.from_bytes(KEY.sign(blinded)), EXPONENT, MODULUS) == number
 
 
 def test_a_fault_while_signing_tells_nothing(monkeypatch) -> None:
