@@ -79,9 +79,8 @@ class PriorFile:
         if not people.any():
             raise InvalidFile(f"{self.source} must hold amounts inside the box; it has none there")
         if lost > 0:
-            console.note(
-                f"{100 * lost:.3g} % of {self.source} lie outside the box and are left out"
-            )
+            share = "more than 99.9" if lost > 0.999 else f"{100 * lost:.3g}"  # and never 100
+            console.note(f"{share} % of {self.source} lie outside the box and are left out")
         return results.Result(space, prior_over(people, space.size, name=self.source))
 
     def _cells(self, reader: TableReader, space: Space) -> results.Result:
