@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import re
+import signal
 import socket
 import struct
 import sys
@@ -172,6 +174,24 @@ def test_answers_that_are_not_read_keep_nobody_out(tmp_path: Path) -> None:
             while not asked(server, report(mechanism)).startswith(b"HTTP/1.1 200"):
                 assert time.monotonic() - began < 8  # they are cut later
                 time.sleep(0.2)
+
+
+def test_whoever_keeps_it_busy_leaves_nobody_outside(tmp_path: Path) -> None:
+    look = b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"
+    with Live(tmp_path) as server, contextlib.ExitStack() as held:
+        assert server.process is not None
+        server.process.send_signal(signal.SIGSTOP)
+        for _ in range(200):
+            held.enter_context(connected(server)).sendall(look * 60)
+        with connected(server) as last:
+            last.sendall(HEALTH.replace(b"healthz", b"metrics"))
+            server.process.send_signal(signal.SIGCONT)
+            told = answer(last)
+    served = re.search(rb'route="/healthz",status="200"} (\d+)', told)
+    assert served is not None
+    assert (
+        int(served[1]) < 200 * 60 / 2
+    )  # of what came before it, most would have been answered first
 
 
 def _push(connection: socket.socket, data: bytes) -> None:

@@ -38,6 +38,9 @@ DRAIN_S = 5
 _WORKER_STOP_S = 2.0
 _KEEP_ALIVE_S = 75
 _BACKLOG = 2048
+_DOORS = 1 if sys.platform == "win32" else 16
+"""So many new connections are taken in one turn of the event loop, which takes one at each socket: with one
+door, whoever connects often and keeps the loop busy has others wait outside. Windows has another loop."""
 _LOOK_S = 0.2
 _OTHER_FILES = 256
 
@@ -211,7 +214,8 @@ def _serve_one(
         timeout_graceful_shutdown=DRAIN_S - 2,
     )
     capture_libraries(log)
-    Server(config, settings, log, announce, place).run(sockets=[listener])
+    doors = [listener, *(listener.dup() for _ in range(_DOORS - 1))]
+    Server(config, settings, log, announce, place).run(sockets=doors)
 
 
 def _affordable(connections: int, log: Log) -> int:
