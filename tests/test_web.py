@@ -35,13 +35,17 @@ def test_its_own_tests_pass(tmp_path: Path) -> None:
             at = [[4.81, 45.73], [4.83, 45.76], [4.84, 45.75], [4.86, 45.74], [4.87, 45.77]]
             points = {"type": "MultiPoint", "coordinates": at}
             assert operator.put("/api/campaigns/places/area", json=points).status_code == 204
+            invited = server.campaign(id="invited", tickets=True)
+            made = operator.post("/api/campaigns/invited/invitations", json={"count": 2}).json()
         given = {"GEOVEIL_HOSTILE": str(corpus), "GEOVEIL_LINK": f"{server.url}/c/{campaign}"}
         given["GEOVEIL_PLACES"] = f"{server.url}/c/{places}"
+        given["GEOVEIL_INVITED"] = " ".join([f"{server.url}/c/{invited}", *made["invitations"]])
         done = node_tools.run(node_tools.SDK, "vitest", "run", "--no-color", **given)
         assert done.returncode == 0, done.stdout[-6000:]
         server.stop()
         assert stored(server.database, campaign).total() in (2, 3)  # with a browser, three devices
         assert stored(server.database, places).total() == 1
+        assert stored(server.database, invited).total() in (1, 2)  # with a browser, two tickets
     passed = re.search(r"Tests +(\d+) passed", done.stdout)
     assert passed is not None, done.stdout[-2000:]
     assert int(passed[1]) > 90 + len(HOSTILE)
@@ -96,7 +100,9 @@ def test_the_package_of_the_device_carries_its_licence_and_is_found_by_every_loa
     assert "cp ../../LICENSE ." in package["scripts"]["prepack"]  # npm takes it from beside it only
     assert (node_tools.SDK / "../../LICENSE").is_file()
     entry, types = "./dist/index.js", "./dist/index.d.ts"
-    assert package["exports"] == {".": {"types": types, "default": entry}}  # for require too
+    ticket = {"types": "./dist/ticket.d.ts", "default": "./dist/ticket.js"}
+    exports = {".": {"types": types, "default": entry}, "./ticket": ticket}  # for require too
+    assert package["exports"] == exports
     assert (package["main"], package["types"]) == (entry, types)  # for those who read no exports
 
 

@@ -55,13 +55,9 @@ export function isWhole(value: unknown, least: number, most = LARGEST): value is
 /** The value of a JSON text in UTF-8 that names no entry twice; a `SyntaxError` for any other text. */
 export function strictJson(bytes: Uint8Array): Json {
   let text: string;
-  try {
-    text = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(bytes);
-  } catch {
-    throw new SyntaxError();
-  }
   let value: Json;
   try {
+    text = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(bytes);
     value = JSON.parse(text) as Json;
   } catch {
     throw new SyntaxError(); // without the engine's message, which quotes the text

@@ -14,11 +14,11 @@ const LOOPBACK = /^(?:localhost|127(?:\.\d{1,3}){3}|\[::1\])$/;
 const TIMEOUT_MS = 10_000; // for all of one exchange
 const CLOCK_SKEW_S = 300; // a device's clock may be this much behind the collector's
 const ANSWER_BYTES = 1 << 16;
-const PROBLEMS = "https://geoveil.org/problems/";
-const LATER = new Set([408, 425, 429]);
-const ENDED = "campaign-ended";
+const PROBLEM = /^https:\/\/geoveil\.org\/problems\/([A-Za-z-]{1,40})$/;
+const LATER = [408, 425, 429];
+export const ENDED = "campaign-ended";
 /** Problems of the report itself or of its campaign, at any time and wherever it is sent; any other may pass. */
-const FINAL = new Set(["mechanism-expired", "cell-out-of-range", "slot-out-of-range", "malformed-body", ENDED]);
+const FINAL = ["mechanism-expired", "cell-out-of-range", "slot-out-of-range", "malformed-body", ENDED];
 
 /** A campaign's collector and id, from `…/c/ID` or `…/api/campaigns/ID`. */
 export class Address {
@@ -27,10 +27,10 @@ export class Address {
   readonly campaign: string;
   /** One spelling for one campaign: what the ledger files it under. */
   readonly name: string;
-  readonly mechanismUrl: string;
-  readonly reportsUrl: string;
+  /** Of the interface; all else of the campaign lies below it. */
+  readonly campaignUrl: string;
 
-  constructor(url: string | URL, insecure: boolean) {
+  constructor(url: string | URL, insecure?: boolean | undefined) {
     let link: URL | undefined;
     try {
       link = new URL(url);
@@ -40,12 +40,10 @@ export class Address {
       throw new InvalidInput("url must be a campaign's link, such as https://collector.example/c/lyon");
     }
     if (link.protocol === "http:" && !insecure && !LOOPBACK.test(link.hostname)) throw new Refused("insecure");
-    const base = link.origin + path[1]!;
     this.origin = link.origin.replace(/\.(?=:\d+$|$)/, ""); // with a dot at its end a host is the same
     this.campaign = path[2]!;
     this.name = `${this.origin}${path[1]}/c/${this.campaign}`;
-    this.mechanismUrl = `${base}/api/campaigns/${this.campaign}/mechanism`;
-    this.reportsUrl = `${base}/api/campaigns/${this.campaign}/reports`;
+    this.campaignUrl = `${link.origin}${path[1]}/api/campaigns/${this.campaign}`;
   }
 }
 
@@ -67,17 +65,21 @@ export interface Answer {
 /** How requests travel; an app may bring its own. Throws `Unreachable` where no whole answer comes, or is cancelled. */
 export interface Transport {
   get(url: string, limit: number, signal?: AbortSignal): Promise<Answer>;
-  post(url: string, body: string, limit: number, signal?: AbortSignal): Promise<Answer>;
+  /** With the ticket of a report, where it has one, in the header `Authorization: PrivateToken token="…"`. */
+  post(url: string, body: string, limit: number, signal?: AbortSignal, ticket?: string): Promise<Answer>;
 }
 
 /** `fetch` without cookies, cache, referrer or redirects; reads no more than it was told to, where answers are streams. */
 export class FetchTransport implements Transport {
   get(url: string, limit: number, signal?: AbortSignal): Promise<Answer> {
-    return exchange(url, { headers: { Accept: "application/json" } }, limit, signal);
+    return exchange(url, {}, limit, signal);
   }
 
-  post(url: string, body: string, limit: number, signal?: AbortSignal): Promise<Answer> {
-    const headers = { Accept: "application/json", "Content-Type": "application/json" };
+  post(url: string, body: string, limit: number, signal?: AbortSignal, ticket?: string): Promise<Answer> {
+    const headers = {
+      "Content-Type": "application/json",
+      ...(ticket && { Authorization: `PrivateToken token="${ticket}"` }),
+    };
     return exchange(url, { method: "POST", headers, body }, limit, signal);
   }
 }
@@ -100,19 +102,22 @@ async function exchange(url: string, request: RequestInit, limit: number, signal
   try {
     const response = await fetch(url, {
       ...request,
+      headers: { Accept: "application/json", ...request.headers },
       credentials: "omit",
       cache: "no-store", // a tag of the collector's choosing could mark a device
       redirect: "manual",
       referrerPolicy: "no-referrer",
       signal: controller.signal,
     });
-    const onward = response.type === "opaqueredirect" || (response.status >= 300 && response.status < 400);
-    const media = (response.headers.get("content-type") ?? "").split(";")[0]!.trim().toLowerCase();
-    const retryAfterS = waitOf(response.headers.get("retry-after") ?? "");
-    const date = response.headers.get("date") ?? "";
+    const { status } = response;
+    const onward = !status || (status >= 300 && status < 400); // browsers hide where it leads, and its number
+    const header = (name: string): string => response.headers.get(name) ?? "";
+    const media = header("content-type").split(";")[0]!.trim().toLowerCase();
+    const retryAfterS = waitOf(header("retry-after"));
+    const date = header("date");
     const dateMs = Date.parse(date);
     const dateS = date.length === 29 && new Date(dateMs).toUTCString() === date ? dateMs / 1000 : undefined;
-    return { status: onward ? 302 : response.status, media, retryAfterS, body: await readUpTo(response, limit), dateS };
+    return { status: onward ? 302 : status, media, retryAfterS, body: await readUpTo(response, limit), dateS };
   } catch (problem) {
     throw problem instanceof Refused ? problem : new Unreachable();
   } finally {
@@ -171,7 +176,7 @@ export interface Accepted {
 /** Why a report may count later only. */
 export interface Waits {
   readonly why: string;
-  readonly problem: string;
+  readonly problem?: string;
 }
 
 export class Collector {
@@ -182,7 +187,7 @@ export class Collector {
   /** How far the collector's clock was ahead of the device's at the last answer; 0 where it did not say. */
   private aheadS = 0;
 
-  constructor(address: Address, transport: Transport, patience: Partial<Patience>) {
+  constructor(address: Address, transport: Transport, patience?: Partial<Patience>) {
     this.address = address;
     this.transport = transport;
     this.patience = { ...PATIENCE, ...patience };
@@ -225,7 +230,7 @@ export class Collector {
   }
 
   private async fetchLevels(nowS: number, signal?: AbortSignal): Promise<MechanismDocument[]> {
-    const get = () => this.transport.get(this.address.mechanismUrl, LARGEST_ANSWER, signal);
+    const get = () => this.transport.get(`${this.address.campaignUrl}/mechanism`, LARGEST_ANSWER, signal);
     const answer = await this.patiently(get, signal);
     if (!answer) throw new Refused("unreachable");
     this.aheadS = (answer.dateS ?? nowS) - nowS;
@@ -245,24 +250,24 @@ export class Collector {
     return levels;
   }
 
-  /** Hand over a drawn report; nothing is returned once it is counted, and `Refused` where it can never count. */
+  /** Hand over a drawn report with its ticket; nothing is returned once it is counted, and `Refused` where it can never count. */
   async count(charge: Charge, signal?: AbortSignal): Promise<Waits | undefined> {
-    const { mechanism, report: id, cell, slot, to } = charge;
+    const { mechanism, report: id, cell, slot, to, ticket } = charge;
     const body = JSON.stringify({ mechanism, id, cell, slot, to: to?.cell }); // what the document does not ask for is not in it
     let answer: Answer | undefined;
     try {
-      const post = () => this.transport.post(this.address.reportsUrl, body, ANSWER_BYTES, signal);
+      const post = () => this.transport.post(`${this.address.campaignUrl}/reports`, body, ANSWER_BYTES, signal, ticket);
       answer = await this.patiently(post, signal);
     } catch (refused) {
-      if (refused instanceof Refused) return { why: refused.message, problem: "" }; // of the connection, not of the report
+      if (refused instanceof Refused) return { why: refused.message }; // of the connection, not of the report
       throw refused;
     }
-    if (!answer) return { why: signal?.aborted ? "it was cancelled" : "the collector did not answer", problem: "" };
+    if (!answer) return { why: signal?.aborted ? "it was cancelled" : "the collector did not answer" };
     if (answer.status === 200 && isCounted(jsonOf(answer), id)) return undefined;
-    const problem = answer.status >= 400 && answer.status < 500 ? problemOf(answer) : "";
-    if (FINAL.has(problem)) throw new Refused("problem", problem, true);
+    const problem = answer.status >= 400 ? problemOf(answer) : "";
+    if (FINAL.includes(problem)) throw new Refused("problem", problem, true);
     if (problem) return { why: `the collector did not count it now (${problem})`, problem };
-    return { why: "the answer was not a collector's", problem: "" };
+    return { why: "the answer was not a collector's" };
   }
 
   /** The first answer that is not a request to wait; none is asked for once it is cancelled. */
@@ -273,7 +278,7 @@ export class Collector {
       let leastS = 0;
       try {
         const answer = await request();
-        if (!LATER.has(answer.status) && answer.status < 500) return answer;
+        if (!isLater(answer)) return answer;
         leastS = answer.retryAfterS;
       } catch (problem) {
         if (!(problem instanceof Unreachable)) throw problem;
@@ -284,6 +289,11 @@ export class Collector {
     }
     return undefined;
   }
+}
+
+/** Whether an answer is a request to wait. */
+export function isLater({ status }: Answer): boolean {
+  return LATER.includes(status) || status >= 500;
 }
 
 function checkedSlot(slots: Slots, timeS: number): number | null {
@@ -319,15 +329,13 @@ function isCounted(body: Json | undefined, id: string): boolean {
 }
 
 /** The name of the collector's problem; empty where the answer is none. */
-function problemOf(answer: Answer): string {
+export function problemOf(answer: Answer): string {
   const body = jsonOf(answer);
-  const kind = isObject(body) ? body["type"] : undefined;
-  if (answer.media !== "application/problem+json" || typeof kind !== "string" || !kind.startsWith(PROBLEMS)) return "";
-  const name = kind.slice(PROBLEMS.length);
-  return /^[A-Za-z-]{1,40}$/.test(name) ? name : "";
+  const kind = answer.media === "application/problem+json" && isObject(body) && body["type"];
+  return (typeof kind === "string" && PROBLEM.exec(kind)?.[1]) || "";
 }
 
-function jsonOf(answer: Answer): Json | undefined {
+export function jsonOf(answer: Answer): Json | undefined {
   try {
     return strictJson(answer.body);
   } catch {

@@ -5,6 +5,7 @@ import {
   Address,
   Collector,
   costOf,
+  ENDED,
   FetchTransport,
   manyTimes,
   type Patience,
@@ -96,6 +97,8 @@ export interface DeviceOptions {
 export interface ReportOptions {
   /** Where the location is outside the cells; by default a report is drawn there too. */
   readonly outside?: Beyond | undefined;
+  /** Of a campaign with tickets, from `requestTicket`: each counts once. Sent with the report only, and kept until that is counted. */
+  readonly ticket?: string | undefined;
   /**
    * Cancels it. Before the charge `report` throws the signal's reason, and nothing was charged or sent; after it
    * `Unacknowledged`, and the ledger keeps what was drawn for the next `report` or `flush`.
@@ -116,7 +119,7 @@ export class Device {
   private readonly options: DeviceOptions;
 
   private constructor(url: string | URL, options: DeviceOptions) {
-    this.address = new Address(url, options.insecure ?? false);
+    this.address = new Address(url, options.insecure);
     this.options = options;
     const optional = (name: "budgetPerDayPerKm" | "budgetPerYearPerKm" | "promisePerKm"): number | undefined =>
       options[name] === undefined ? undefined : positive(name, options[name]);
@@ -133,7 +136,7 @@ export class Device {
     if (!options.ledger && typeof indexedDB === "undefined")
       throw new Refused("ledger-unwritable", "no IndexedDB; give a ledger");
     this.ledger = new Ledger(options.ledger ?? new IndexedDbStorage());
-    this.collector = new Collector(this.address, options.transport ?? new FetchTransport(), options.patience ?? {});
+    this.collector = new Collector(this.address, options.transport ?? new FetchTransport(), options.patience);
   }
 
   /** Opens the ledger, and makes the key of a campaign seen for the first time; sends nothing. */
@@ -243,11 +246,12 @@ export class Device {
 
   // --- One report
 
-  private async send(ends: [Locate, Locate?], { outside = "clamp", signal }: ReportOptions): Promise<Receipt> {
+  private async send(ends: [Locate, Locate?], { outside = "clamp", ticket, signal }: ReportOptions): Promise<Receipt> {
     ends.forEach(checkLocate);
     if (oneOf("outside", outside, ["clamp", "refuse"]) === "refuse") console.warn(SILENCE_TELLS);
     const made = await this.drawn(ends, outside, signal).finally(() => signal?.throwIfAborted());
-    return this.delivered("cell" in made ? made : await made(), signal);
+    const charge = "cell" in made ? made : await made(ticket);
+    return this.delivered(ticket ? { ...charge, ticket } : charge, signal); // an earlier one may lack it
   }
 
   /** The report that was made already, or how to charge a new one, which was drawn: of a place, or both ends of a trip. */
@@ -255,7 +259,7 @@ export class Device {
     [where, end]: [Locate, Locate?],
     outside: Beyond,
     signal?: AbortSignal,
-  ): Promise<Charge | (() => Promise<Charge>)> {
+  ): Promise<Charge | ((ticket?: string) => Promise<Charge>)> {
     const nowS = this.nowS();
     const earlier = await this.earlier(nowS);
     if (earlier) return earlier;
@@ -270,7 +274,8 @@ export class Device {
       const cells = end === undefined ? start : { ...start, to: await draw(end, accepted.end) };
       const readS = this.nowS(); // reading may have taken hours
       const slot = this.collector.slot(document, readS);
-      return () => this.ledger.charge(current, period, this.limits, readS, accepted.report, cells, slot);
+      return (ticket) =>
+        this.ledger.charge(current, period, this.limits, readS, accepted.report, { ...cells, slot, ticket });
     } finally {
       accepted.draw.fill(0); // beside what is sent, it would tell from where
       accepted.end.fill(0);
@@ -297,8 +302,9 @@ export class Device {
     try {
       document = await this.collector.mechanism({ maxEpsilonPerKm, promisePerKm, nowS, ...asked });
     } catch (problem) {
-      if (problem instanceof Refused && problem.reason === "ended") await this.ledger.end(this.address.name);
-      if (problem instanceof Refused && problem.reason === "expired") await this.ledger.forgetEnded(nowS);
+      const reason = problem instanceof Refused && problem.reason;
+      if (reason === "ended") await this.ledger.end(this.address.name);
+      if (reason === "expired") await this.ledger.forgetEnded(nowS);
       throw problem;
     }
     show?.(document, this.collector.levels);
@@ -318,7 +324,7 @@ export class Device {
   }
 
   private nowS(): number {
-    const nowS = this.options.clock ? this.options.clock() : Date.now() / 1000;
+    const nowS = this.options.clock?.() ?? Date.now() / 1000;
     if (!(nowS >= 0 && nowS <= LATEST_S)) throw new Refused("clock");
     return nowS;
   }
@@ -341,7 +347,7 @@ export class Device {
   private async note(charge: Charge, problem = ""): Promise<void> {
     try {
       await this.ledger.mark(charge.report, problem ? "refused" : "acknowledged", problem);
-      if (problem === "campaign-ended") await this.ledger.end(charge.campaign);
+      if (problem === ENDED) await this.ledger.end(charge.campaign);
     } catch (failure) {
       if (!(failure instanceof Refused)) throw failure;
     }
@@ -349,14 +355,13 @@ export class Device {
 
   private async receipt(charge: Charge): Promise<Receipt> {
     const spent = await this.ledger.spent(this.address.origin, 0);
-    const { round, mechanism, report, cell, lat, lng, to, slot, epsilonPerKm, slackNats } = charge;
+    const { day, state, problem, ticket, ...sent } = charge;
     return {
+      ...sent,
       campaign: this.address.campaign,
-      ...{ round, mechanism, report, cell, lat, lng, slot, epsilonPerKm, slackNats },
-      ...(to && { to }),
       budgetLeftPerKm: leftOf(this.limits.lifetime, spent.lifetime),
       operatorSpentPerKm: spent.operator.noLess(),
-      acknowledged: charge.state === "acknowledged",
+      acknowledged: state === "acknowledged",
     };
   }
 

@@ -12,8 +12,8 @@ export class Exact {
 
   /** The number that a double is written as. */
   static of(value: number): Exact {
-    const [mantissa = "", exponent = "0"] = String(value).split("e");
-    const [whole = "", fraction = ""] = mantissa.split(".");
+    const [mantissa, exponent = "0"] = String(value).split("e") as [string, string?];
+    const [whole, fraction = ""] = mantissa.split(".") as [string, string?];
     const places = fraction.length - Number(exponent);
     const digits = BigInt(whole + fraction);
     return places < 0 ? new Exact(digits * 10n ** BigInt(-places), 0) : new Exact(digits, places);

@@ -83,8 +83,8 @@ export class WholeLaw {
   row(steps: Pair): bigint[] {
     const { centres, table } = this;
     const { low, high } = centres;
-    const east = Math.min(Math.max(steps[0], low[0]), high[0]);
-    const north = Math.min(Math.max(steps[1], low[1]), high[1]);
+    const inside = (axis: 0 | 1): number => Math.min(Math.max(steps[axis], low[axis]), high[axis]);
+    const [east, north] = [inside(0), inside(1)];
     const last = table.length - 1;
     return Array.from(this.weights, (weight, report) => {
       // what is farther than the table along one axis is farther in all; nearer, squares are exact

@@ -46,6 +46,8 @@ export interface Charge extends Drawn, Promised {
   readonly day: number;
   /** The slot that was sent, where the document has slots. */
   readonly slot?: number | undefined;
+  /** The ticket that it counts with, where it needs one; until it is counted or refused. */
+  readonly ticket?: string | undefined;
 }
 
 /** A mechanism document as the ledger knows it. */
@@ -173,8 +175,7 @@ export class Ledger {
     limits: Limits,
     nowS: number,
     report: string,
-    cells: Drawn & { to?: Drawn },
-    slot?: number,
+    sent: Pick<Charge, keyof Drawn | "to" | "slot" | "ticket">,
   ): Promise<Charge> {
     return this.change(async (book) => {
       const { campaign, number: round, mechanism, promise } = current;
@@ -182,7 +183,7 @@ export class Ledger {
       const earlier = reported(book, campaign, period, mechanism, day);
       if (earlier) return earlier;
       check(book, current, limits, nowS);
-      const paid = { campaign, round, mechanism, report, slot, ...promise, ...cells, day };
+      const paid = { campaign, round, mechanism, report, ...promise, ...sent, day };
       const charge: Charge = { ...paid, state: "sent", problem: "" };
       book.charges.push(charge);
       await moveOn(book, campaign, period);
@@ -190,11 +191,13 @@ export class Ledger {
     });
   }
 
-  /** What became of a report; an acknowledged one stays so. */
+  /** What became of a report, whose ticket has done its work; an acknowledged one stays so. */
   mark(report: string, state: State, problem = ""): Promise<void> {
     return this.change((book) => {
       book.charges = book.charges.map((charge) =>
-        charge.report === report && charge.state !== "acknowledged" ? { ...charge, state, problem } : charge,
+        charge.report === report && charge.state !== "acknowledged"
+          ? { ...charge, state, problem, ticket: undefined }
+          : charge,
       );
     });
   }
@@ -381,13 +384,14 @@ function isPage(page: unknown): boolean {
 function isCharge(charge: unknown): boolean {
   if (!isObject(charge)) return false;
   const texts = ["campaign", "mechanism", "report", "problem"].every((name) => typeof charge[name] === "string");
-  const { state, epsilonPerKm, slackNats, to } = charge;
+  const { state, epsilonPerKm, slackNats, to, slot, ticket } = charge;
   const costs = [epsilonPerKm, slackNats].every((cost) => isNumber(cost) && cost >= 0);
   const places = isDrawn(charge) && (to === undefined || (isObject(to) && isDrawn(to)));
   const wholes = isWhole(charge["round"], 1) && isWhole(charge["day"], 0);
-  const slotted = charge["slot"] === undefined || isWhole(charge["slot"], 0);
+  const slotted = slot === undefined || isWhole(slot, 0);
+  const ticketed = ticket === undefined || typeof ticket === "string";
   const validState = state === "sent" || state === "acknowledged" || state === "refused";
-  return texts && costs && places && wholes && slotted && validState;
+  return texts && costs && places && wholes && slotted && ticketed && validState;
 }
 
 function isDrawn({ cell, lat, lng }: Record<string, unknown>): boolean {

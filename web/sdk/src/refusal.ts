@@ -31,6 +31,8 @@ export const REASONS = {
   location: "the location must be a latitude from -90 to 90 and a longitude, in degrees",
   accuracy: "the fix must be no coarser than a cell of the campaign; measure again",
   outside: "the location lies outside the campaign's box, where this device was told to be silent",
+  invitation: "the invitation gives no ticket",
+  ticket: "the collector's key or signature is not what a ticket is made with",
   problem: "the collector refused",
   "ledger-unreadable": "the ledger cannot be read, and nothing is charged without it; put a copy back",
   "ledger-unwritable": "the ledger cannot be written, and nothing is charged without it; make room for it",
@@ -68,7 +70,7 @@ export class Unacknowledged extends Error {
   /** The name of the collector's problem, where it answered with one that may pass; else empty. */
   readonly problem: string;
 
-  constructor(receipt: Receipt, why: string, problem: string) {
+  constructor(receipt: Receipt, why: string, problem = "") {
     super(`the report is not acknowledged yet: ${why}; call flush() later`);
     this.receipt = receipt;
     this.problem = problem;

@@ -20,7 +20,7 @@ export class MemoryStorage implements LedgerStorage {
   private entry: Kept | undefined;
 
   constructor(entry?: Kept) {
-    this.entry = entry && structuredClone(entry);
+    this.entry = structuredClone(entry);
   }
 
   async load(): Promise<Kept | undefined> {

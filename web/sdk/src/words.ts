@@ -26,7 +26,7 @@ export function roundedDown(value: number, digits = 6): string {
 
 function rounded(value: number, digits: number, up: boolean): string {
   if (value === 0 || !Number.isFinite(value)) return String(value);
-  const [mantissa = "", exponent = "0"] = value.toExponential(60).split("e");
+  const [mantissa, exponent] = value.toExponential(60).split("e") as [string, string];
   const all = mantissa.replace(".", "");
   const more = up && /[1-9]/.test(all.slice(digits)) ? 1n : 0n;
   return general(Number(`${BigInt(all.slice(0, digits)) + more}e${Number(exponent) - digits + 1}`), digits);
@@ -35,7 +35,7 @@ function rounded(value: number, digits: number, up: boolean): string {
 /** So many significant digits, without zeros at the end. */
 export function general(value: number, digits: number): string {
   if (value === 0) return "0";
-  const [mantissa = "", exponent = "0"] = value.toExponential(digits - 1).split("e");
+  const [mantissa, exponent] = value.toExponential(digits - 1).split("e") as [string, string];
   const strip = (text: string): string => (text.includes(".") ? text.replace(/\.?0+$/, "") : text);
   const power = Number(exponent);
   if (power >= -4 && power < digits) return strip(value.toFixed(digits - 1 - power));
@@ -59,8 +59,7 @@ export interface Odds {
 
 export function odds({ epsilonPerKm, slackNats }: Promised, apartKm: number): Odds {
   const level = epsilonPerKm * apartKm + slackNats;
-  const times = level < Math.log(MOST_IN_WORDS) ? Number(roundedUp(Math.exp(level), 3)) : Infinity;
-  return { level, times, guessedOf100: Math.ceil((100 / (1 + Math.exp(-level))) * (1 - DOUBLES)) };
+  return { level, times: timesOf(level), guessedOf100: Math.ceil((100 / (1 + Math.exp(-level))) * (1 - DOUBLES)) };
 }
 
 /** What reports tell about two people 200 m apart, in plain words; with several, of all of them together. */
@@ -93,14 +92,15 @@ function sentence(pair: string, level: number, reports: number): string {
   const several = reports > 1;
   const what = several ? `any ${grouped(reports)} reports together are` : "any report is";
   if (level === 0) return `${pair}: ${what} exactly as likely from one as from the other.`;
+  const times = timesOf(level);
   return (
-    `${pair}: ${what} at most ${timesInWords(level)} times as likely from one as from the other` +
+    `${pair}: ${what} at most ${times < Infinity ? grouped(times) : `e^${roundedUp(level, 3)}`} times as likely from one as from the other` +
     `${frequency(level, several ? "sets of reports" : "reports")}.`
   );
 }
 
-function timesInWords(level: number): string {
-  return level < Math.log(MOST_IN_WORDS) ? grouped(Number(roundedUp(Math.exp(level), 3))) : `e^${roundedUp(level, 3)}`;
+function timesOf(level: number): number {
+  return level < Math.log(MOST_IN_WORDS) ? Number(roundedUp(Math.exp(level), 3)) : Infinity;
 }
 
 function frequency(level: number, what: string): string {

@@ -8,7 +8,7 @@ export interface InBrowser {
   agree(
     vector: MechanismVector,
   ): Promise<{ id: string; draws: number; places: number; sums: number; epsilonPerKm: number }>;
-  report(link: string, fix: Fix): Promise<Receipt>;
+  report(link: string, fix: Fix, ticket?: string): Promise<Receipt>;
 }
 
 const page: InBrowser = {
@@ -28,8 +28,8 @@ const page: InBrowser = {
     });
     return { id, draws, places, sums, epsilonPerKm: law.positions().certify(promise.epsilonPerKm).epsilonPerKm };
   },
-  async report(link, fix) {
-    return (await Device.open(link, { maxEpsilonPerKm: 2, budgetPerKm: 10 })).report(fix);
+  async report(link, fix, ticket) {
+    return (await Device.open(link, { maxEpsilonPerKm: 2, budgetPerKm: 10 })).report(fix, { ticket });
   },
 };
 

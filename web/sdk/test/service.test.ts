@@ -2,12 +2,15 @@
 
 import { describe, expect, it } from "vitest";
 import { Device, MemoryStorage } from "../src/index.ts";
+import { requestTicket, ticketSeed } from "../src/ticket.ts";
 import { executablePath, tabOf } from "./browser.ts";
 import { inBrowser, launch } from "./bundle.ts";
 import { FakeCollector } from "./collector.ts";
 
 const link = process.env["GEOVEIL_LINK"] ?? "";
 const places = process.env["GEOVEIL_PLACES"] ?? "";
+/** A campaign with tickets, and two invitations to it. */
+const [invited = "", ...invitations] = (process.env["GEOVEIL_INVITED"] ?? "").split(" ");
 const HERE = { lat: 45.75, lng: 4.84 };
 
 describe.skipIf(!link)(link ? "the service" : "the service (started by tests/test_web.py)", () => {
@@ -32,13 +35,45 @@ describe.skipIf(!link)(link ? "the service" : "the service (started by tests/tes
     expect(receipt.cell).toBeLessThan(5);
   });
 
-  it.skipIf(!executablePath)("counts the report of a page of another origin", async () => {
+  it("counts one report for each ticket, and gives one for each invitation", async () => {
+    const [invitation] = invitations as [string];
+    const open = () =>
+      Device.open(invited, {
+        maxEpsilonPerKm: 2,
+        budgetPerKm: 10,
+        ledger: new MemoryStorage(),
+        patience: { attempts: 1 },
+      });
+    await expect((await open()).report(HERE)).rejects.toMatchObject({ problem: "ticket-needed" });
+    const seed = ticketSeed();
+    const ticket = await requestTicket({ link: invited, invitation, seed });
+    expect(await requestTicket({ link: invited, invitation, seed })).toBe(ticket);
+    const again = requestTicket({ link: invited, invitation, seed: ticketSeed() });
+    await expect(again).rejects.toMatchObject({ reason: "invitation", detail: "invitation-used" });
+    const unknown = requestTicket({ link: invited, invitation: "2".repeat(20), seed });
+    await expect(unknown).rejects.toMatchObject({ reason: "invitation", detail: "unknown-invitation" });
+    const needless = requestTicket({ link, invitation, seed });
+    await expect(needless).rejects.toMatchObject({ reason: "invitation", detail: "not-offered" });
+    for (const device of [await open(), await open()])
+      // of the second nobody says that it did not count
+      expect((await device.report(HERE, { ticket })).acknowledged).toBe(true);
+    const forged = ticket.slice(0, -2) + (ticket.endsWith("AA") ? "BB" : "AA");
+    const refused = (await open()).report(HERE, { ticket: forged });
+    await expect(refused).rejects.toMatchObject({ problem: "ticket-needed" });
+  });
+
+  it.skipIf(!executablePath)("counts the reports of a page of another origin, with a ticket too", async () => {
     const other = await FakeCollector.start();
     other.serve(await inBrowser());
     const page = await tabOf(await launch(), other.origin);
     try {
       const receipt = await page.evaluate(([to, from]) => window.geoveil.report(to, from), [link, HERE] as const);
       expect(receipt).toMatchObject({ round: 1, acknowledged: true });
+      const ticket = await requestTicket({ link: invited, invitation: invitations[1]!, seed: ticketSeed() });
+      const all = [invited, HERE, ticket] as const;
+      expect(await page.evaluate((given) => window.geoveil.report(...given), all)).toMatchObject({
+        acknowledged: true,
+      });
     } finally {
       await page.close();
       await other.stop();
