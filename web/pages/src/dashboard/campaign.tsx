@@ -12,6 +12,8 @@ import { RegionButton, RegionWords, useRegion } from "../map/region.tsx";
 import { TimeChoice, timeWords, useTimes } from "../map/times.tsx";
 import { announce, number } from "../texts/language.ts";
 import { Changes } from "./changes.tsx";
+import { download } from "./download.ts";
+import { Invitations } from "./invitations.tsx";
 import { inWords, isAway, isDenied, Theirs } from "./problem_words.tsx";
 import { wordsFor } from "../map/texts.ts";
 import {
@@ -137,6 +139,7 @@ export function CampaignView({ id, onDenied }: { id: string; onDenied: () => voi
             <Alarms state={state} />
             <Contributions choices={state.choices} />
           </div>
+          {state.settings.tickets && <Invitations {...{ state, onDenied }} />}
           <Changes {...{ state, onDenied }} onChanged={look} onDrawn={() => setRedraws(redraws + 1)} />
         </>
       )}
@@ -414,12 +417,7 @@ function Exports({ state, round, map, slot }: ExportsProps) {
     address(`api/campaigns/${encodeURIComponent(state.id)}/rounds/${round}/estimate.${ending}${query}`);
   const picture = async (): Promise<void> => {
     const png = await map.current?.picturePng();
-    if (!png) return;
-    const anchor = document.createElement("a");
-    anchor.href = URL.createObjectURL(png);
-    anchor.download = `${state.id}-round-${round}${part}.png`;
-    anchor.click();
-    setTimeout(() => URL.revokeObjectURL(anchor.href), 10_000);
+    if (png) download(png, `${state.id}-round-${round}${part}.png`);
   };
   return (
     <div class="row">

@@ -46,7 +46,7 @@ export const say = texts(
     streetsWhy: "Drawn behind the cells for everybody; only lines and areas are kept.",
     cells: (cells: number) => numberOf(cells, "cell", "cells"),
     cellUnused: "Not used: points take the place of squares.",
-    more: "More: choice, times, trips",
+    more: "More: choice, times, trips, invitations",
     moreWhy: "Nothing of this is needed for a map of where people are.",
     choice: "Let people choose their promise",
     choiceWhy:
@@ -87,6 +87,9 @@ export const say = texts(
     tripsWhy: (most: string) =>
       `Every report is a trip: where it began and where it ended. It costs a person twice the promise. The map shows flows between districts. Trips have one promise, one map of all times, an alarm but no guard against fakes, and at most ${most} cells.`,
     notWithTrips: "Not with trips.",
+    tickets: "Only with invitations",
+    ticketsWhy:
+      "One report counts for each invitation: a code that you give to one person. You see how many codes were used, but not which report came with which. So nobody can report twice, or without a code. The codes are made on the campaign's page.",
     guard: "Leave out fake reports that are sure",
     guardWhy:
       "Where the alarm finds more reports of a kind than honest people can send, the fewest that explain it are left out of the map.",
@@ -150,7 +153,7 @@ export const say = texts(
     streetsWhy: "Liegen für alle hinter den Zellen; nur Linien und Flächen werden behalten.",
     cells: (cells: number) => numberOf(cells, "Zelle", "Zellen"),
     cellUnused: "Wird nicht gebraucht: Punkte treten an die Stelle von Quadraten.",
-    more: "Mehr: Wahl, Zeiten, Wege",
+    more: "Mehr: Wahl, Zeiten, Wege, Einladungen",
     moreWhy: "Für eine Karte, wo die Menschen sind, braucht es nichts davon.",
     choice: "Die Menschen ihr Versprechen wählen lassen",
     choiceWhy:
@@ -193,6 +196,9 @@ export const say = texts(
     tripsWhy: (most: string) =>
       `Jede Meldung ist ein Weg: wo er begann und wo er endete. Er kostet einen Menschen das Doppelte des Versprechens. Die Karte zeigt Ströme zwischen Bezirken. Wege haben ein Versprechen, eine Karte aller Zeiten, einen Alarm, aber keinen Wächter gegen Fälschungen und höchstens ${most} Zellen.`,
     notWithTrips: "Nicht mit Wegen.",
+    tickets: "Nur mit Einladungen",
+    ticketsWhy:
+      "Für jede Einladung zählt eine Meldung: ein Code, den Sie einem Menschen geben. Wie viele Codes benutzt wurden, sehen Sie, aber nicht, welche Meldung mit welchem kam. So kann niemand zweimal oder ohne Code melden. Die Codes werden auf der Seite der Kampagne gemacht.",
     guard: "Sicher gefälschte Meldungen weglassen",
     guardWhy:
       "Wo der Alarm mehr Meldungen einer Art findet, als ehrliche Menschen senden können, bleiben die wenigsten, die das erklären, aus der Karte.",

@@ -1,4 +1,4 @@
-/** What most campaigns do without: several promises, maps of single times, trips, rounds by the clock, the guard. */
+/** What most campaigns do without: several promises, maps of single times, trips, invitations, rounds by the clock, the guard. */
 
 import { useMemo } from "preact/hooks";
 import { number } from "../texts/language.ts";
@@ -24,8 +24,8 @@ interface SettingsProps {
 }
 
 /** Whether anything of this was wished. */
-export function wantsMore({ others, slots, trips, guarded, roundHours }: Wish): boolean {
-  return others.length > 0 || slots.kind !== "none" || trips || guarded || roundHours !== undefined;
+export function wantsMore({ others, slots, trips, tickets, guarded, roundHours }: Wish): boolean {
+  return others.length > 0 || slots.kind !== "none" || trips || tickets || guarded || roundHours !== undefined;
 }
 
 export function MoreSettings({ wish, change, refused }: SettingsProps) {
@@ -41,6 +41,14 @@ export function MoreSettings({ wish, change, refused }: SettingsProps) {
         checked={wish.trips}
         refusal={refused("trips")}
         onChecked={(trips) => change({ trips })}
+      />
+      <Tick
+        id="tickets"
+        label={say.tickets}
+        hint={say.ticketsWhy}
+        checked={wish.tickets}
+        refusal={refused("tickets")}
+        onChecked={(tickets) => change({ tickets })}
       />
       <Tick
         id="guarded"

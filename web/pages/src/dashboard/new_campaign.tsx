@@ -19,7 +19,7 @@ import { CONTROLS, draft, FIRST_WISH, forgetDraft, keepDraft, questionOf, settin
 
 const ASK_MS = 250;
 /** Settings whose fields stand in the part that is closed at first. */
-const INSIDE_MORE = new Set(["promises_per_km", "slots", "zone", "guarded", "trips", "round_hours"]);
+const INSIDE_MORE = new Set(["promises_per_km", "slots", "zone", "guarded", "trips", "tickets", "round_hours"]);
 
 export function NewCampaign({ onDenied }: { onDenied: () => void }) {
   const [wish, setWish] = useState(draft);

@@ -27,6 +27,8 @@ export interface CampaignSettings {
   readonly rounds: number | null;
   /** Whether reports are trips, and estimates flows. */
   readonly trips?: boolean;
+  /** Whether a report needs a ticket, one for each invitation. */
+  readonly tickets?: boolean;
 }
 
 export interface State {
@@ -254,6 +256,14 @@ export const service = {
     ),
   keepBackdrop: (campaign: string, text: string) => ask("PUT", of(campaign, "/backdrop"), text, { raw: true }),
   forgetBackdrop: (campaign: string) => ask("DELETE", of(campaign, "/backdrop")),
+  invitations: (campaign: string) =>
+    json<{ readonly made: number; readonly used: number }>("GET", of(campaign, "/invitations"), undefined, {
+      fresh: true,
+    }),
+  invite: (campaign: string, count: number) =>
+    json<{ invitations: readonly string[] }>("POST", of(campaign, "/invitations"), { count }).then(
+      (answer) => answer.invitations,
+    ),
   districtsOfMap: (campaign: string) => json<RegionShares>("GET", of(campaign, "/map/districts")),
   tiles: () =>
     json<{ tiles: string | null; attribution: string }>("GET", "api/map").catch(() => ({

@@ -1,4 +1,4 @@
-import { numberOf, texts } from "../texts/language.ts";
+import { number, numberOf, texts } from "../texts/language.ts";
 
 /** Everything the dashboard says by itself; what the service says about its own numbers is in English, as `theirs` tells. */
 export const say = texts(
@@ -116,6 +116,17 @@ export const say = texts(
     districtsWhy:
       "The map then shows the share and the interval of every one of them, to readers of the published map too.",
     removeDistricts: "Remove the districts",
+    invitations: {
+      title: "Invitations",
+      why: "One report counts for each invitation. Give every code, or its link, to one person. From what the service keeps, nobody can tell which report came with which code.",
+      standing: (made: number, used: number) =>
+        `${numberOf(made, "invitation", "invitations")} made, ${number(used, 9)} used.`,
+      count: "How many",
+      make: "Make and download them",
+      again: "Download them again",
+      once: (count: number) =>
+        `${numberOf(count, "code", "codes")}, shown this once: the service keeps only their digests. Keep the file safe.`,
+    },
   },
   {
     title: "Geoveil: Übersicht",
@@ -244,5 +255,16 @@ export const say = texts(
     districtsWhy:
       "Die Karte zeigt dann Anteil und Intervall von jedem, auch denen, die die veröffentlichte Karte lesen.",
     removeDistricts: "Bezirke entfernen",
+    invitations: {
+      title: "Einladungen",
+      why: "Für jede Einladung zählt eine Meldung. Geben Sie jeden Code oder seinen Link einem Menschen. An dem, was der Dienst behält, kann niemand erkennen, welche Meldung mit welchem Code kam.",
+      standing: (made: number, used: number) =>
+        `${numberOf(made, "Einladung", "Einladungen")} gemacht, ${number(used, 9)} benutzt.`,
+      count: "Wie viele",
+      make: "Machen und herunterladen",
+      again: "Noch einmal herunterladen",
+      once: (count: number) =>
+        `${numberOf(count, "Code", "Codes")}, nur dieses eine Mal gezeigt: Der Dienst behält nur die Prüfsummen. Verwahren Sie die Datei sicher.`,
+    },
   },
 );

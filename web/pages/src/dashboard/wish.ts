@@ -19,6 +19,7 @@ export interface Wish {
   readonly roundHours: number | undefined;
   readonly rounds: number | undefined;
   readonly trips: boolean;
+  readonly tickets: boolean;
   readonly guarded: boolean;
   readonly slots: SlotWish;
   /** Names of the files that were chosen; a page keeps no file over a reload. */
@@ -42,6 +43,7 @@ export const FIRST_WISH: Wish = {
   roundHours: undefined,
   rounds: undefined,
   trips: false,
+  tickets: false,
   guarded: false,
   slots: FIRST_SLOTS,
   files: {},
@@ -62,6 +64,7 @@ export function settingsOf(wish: Wish): Record<string, unknown> {
     round_hours: wish.roundHours ?? null,
     rounds: whole(wish.rounds),
     trips,
+    tickets: wish.tickets,
     guarded: wish.guarded && !trips,
     ...(trips ? {} : slotsOf(wish.slots)),
   };
@@ -96,6 +99,7 @@ export const CONTROLS: Readonly<Record<string, string>> = {
   zone: "zone",
   guarded: "guarded",
   trips: "trips",
+  tickets: "tickets",
   mask: "limits",
 };
 

@@ -11,6 +11,8 @@ export interface Campaign {
   readonly reports: number;
   /** Whether it asks for trips; the rule says so too, later. */
   readonly trips: boolean;
+  /** Whether a report counts with a ticket only, one for each invitation. */
+  readonly tickets: boolean;
 }
 
 export type Missing = "unknown" | "unreachable";
@@ -26,6 +28,16 @@ const STACKED = /(\p{M}{3})\p{M}+/gu;
 /** The link that this page is: what a device opens, and what `geoveil audit` is given. */
 export const LINK = (location.origin + location.pathname).replace(/\/$/, "");
 export const HOST = location.host;
+
+/** The invitation in the fragment of a link for one person, which reaches no server; empty where there is none. */
+export function invitationInAddress(): string {
+  return /^#invitation=(.*)$/.exec(location.hash)?.[1] ?? "";
+}
+
+/** Nobody who looks at the screen or the history has it then. */
+export function takeInvitationOut(): void {
+  if (invitationInAddress()) history.replaceState(null, "", location.pathname + location.search);
+}
 
 /** Ask the service about this campaign; with nothing but the address, and nothing kept. */
 function ask(rest: string, accept: string): Promise<Response> {
@@ -63,7 +75,7 @@ export async function fetchCampaign(): Promise<Campaign | Missing> {
 /** What the page shows of an answer that may be anything. */
 function campaignOf(answer: unknown): Campaign | Missing {
   if (typeof answer !== "object" || answer === null) return "unreachable";
-  const { name, state, reports_counted: counted, settings } = answer as Record<string, unknown>;
+  const { name, state, reports_counted: counted, settings, ticket_key: key } = answer as Record<string, unknown>;
   const options = typeof settings === "object" && settings !== null ? (settings as Record<string, unknown>) : {};
   const all = typeof counted === "object" && counted !== null ? (counted as Record<string, unknown>)["all"] : 0;
   if (typeof name !== "string" || typeof state !== "string") return "unreachable";
@@ -73,6 +85,7 @@ function campaignOf(answer: unknown): Campaign | Missing {
     over: state === "ended" || state === "finished",
     reports: typeof all === "number" && Number.isSafeInteger(all) && all > 0 ? all : 0,
     trips: options["trips"] === true,
+    tickets: typeof key === "string",
   };
 }
 

@@ -13,7 +13,9 @@ import {
   type Transport,
   Unacknowledged,
 } from "@geoveil/client";
+import type { Bytes } from "../../../sdk/src/canonical.ts";
 import { FetchTransport } from "../../../sdk/src/collector.ts";
+import { newKey } from "../../../sdk/src/keys.ts";
 import type { Cloud, Failure, Limits, Message, Offer, Question, Rule } from "./device.ts";
 
 let device: Device | undefined;
@@ -29,7 +31,7 @@ const transport: Transport = {
     served = answer.body;
     return answer;
   },
-  post: (url, body, limit) => network.post(url, body, limit),
+  post: (...request) => network.post(...request),
 };
 
 /** How long the browser may take to read the list of reports. */
@@ -43,6 +45,27 @@ class AnsweringStorage extends IndexedDbStorage {
       super.load().then(resolve, reject);
     });
   }
+}
+
+/** What this browser asks for a ticket with, by link: the same again until its report is counted. */
+type Wishes = Record<string, { readonly invitation: string; readonly seed: Bytes } | undefined>;
+
+/** Beside the ledger, and erased with it. */
+const wishes = new AnsweringStorage("geoveil-tickets");
+
+/** Keep an invitation, before anything is asked with it; or forget the one that is kept. */
+async function keep(link: string, invitation?: string): Promise<void> {
+  for (;;) {
+    const { book, version } = (await wishes.load()) ?? { book: {}, version: 0 };
+    const kept = book as Wishes;
+    if (kept[link]?.invitation === invitation) return;
+    const changed: Wishes = { ...kept, [link]: invitation ? { invitation, seed: newKey() } : undefined };
+    if (await wishes.save(changed, version)) return; // else another tab was quicker
+  }
+}
+
+async function wishFor(link: string) {
+  return ((await wishes.load())?.book as Wishes | undefined)?.[link];
 }
 
 const CALLS = {
@@ -81,12 +104,30 @@ const CALLS = {
     };
   },
 
-  report(fix: Fix) {
-    return device!.report(asShown(fix));
+  /** Keep an invitation as it was typed, if it is one; whether there is one now. */
+  async invite(link: string, typed: string): Promise<boolean> {
+    const code = typed && (await import("../../../sdk/src/ticket.ts")).invitationOf(typed);
+    if (code) await keep(link, code);
+    return code !== undefined && (await wishFor(link)) !== undefined;
   },
 
-  reportTrip(origin: Fix, destination: Fix) {
-    return device!.reportTrip({ origin: asShown(origin), destination });
+  /** The ticket for the invitation that is kept. */
+  async ticket(link: string): Promise<string> {
+    const { requestTicket } = await import("../../../sdk/src/ticket.ts");
+    return requestTicket({ link, ...(await wishFor(link))! });
+  },
+
+  /** The invitation has done its work: what the ticket was drawn from would tell which it was. */
+  forget(link: string): Promise<void> {
+    return keep(link);
+  },
+
+  report(fix: Fix, ticket?: string) {
+    return device!.report(asShown(fix), { ticket });
+  },
+
+  reportTrip(origin: Fix, destination: Fix, ticket?: string) {
+    return device!.reportTrip({ origin: asShown(origin), destination }, { ticket });
   },
 
   /** Send again, unchanged, what was not confirmed; its receipt where it now is. */
@@ -99,6 +140,7 @@ const CALLS = {
   },
 
   async erase(): Promise<void> {
+    await wishes.erase();
     await new IndexedDbStorage().erase();
   },
 };

@@ -15,9 +15,11 @@ interface LedgerProps {
   readonly limits: Limits;
   readonly host: string;
   readonly erase: () => Promise<void>;
+  /** Whether this campaign counts reports with tickets only. */
+  readonly tickets: boolean;
 }
 
-export function LedgerView({ ledger: { standing, history }, limits, host, erase }: LedgerProps) {
+export function LedgerView({ ledger: { standing, history }, limits, host, erase, tickets }: LedgerProps) {
   const { reports, spent, operator, budgetLeftPerKm } = standing;
   const { guessedOf100 } = odds(spent, NEARBY_KM);
   return (
@@ -29,7 +31,7 @@ export function LedgerView({ ledger: { standing, history }, limits, host, erase 
         {words.left(left(budgetLeftPerKm), left(limits.budgetPerKm))} {words.operator(cost(operator.epsilonPerKm))}
       </p>
       {reports > 1 && <p>{words.together(number(reports, 6), guessedOf100)}</p>}
-      {history.length > 0 && <Erase erase={erase} />}
+      {history.length > 0 && <Erase erase={erase} tickets={tickets} />}
     </section>
   );
 }
@@ -66,7 +68,7 @@ function Charges({ history }: { history: readonly Charge[] }) {
 }
 
 /** Asked twice: what it means stands between. */
-function Erase({ erase }: Pick<LedgerProps, "erase">) {
+function Erase({ erase, tickets }: Pick<LedgerProps, "erase" | "tickets">) {
   const [open, setOpen] = useState<boolean>();
   const [button, title] = [useRef<HTMLButtonElement>(null), useRef<HTMLHeadingElement>(null)];
   useEffect(() => {
@@ -88,6 +90,7 @@ function Erase({ erase }: Pick<LedgerProps, "erase">) {
         {words.eraseMeans.map((line) => (
           <li>{line}</li>
         ))}
+        {tickets && <li>{say.invitation.erase}</li>}
       </ul>
       <div class="row">
         <button type="button" class="quiet" id="erase-now" onClick={() => void erase()}>

@@ -8,11 +8,13 @@ import {
   fetchBackdrop,
   fetchCampaign,
   HOST,
+  invitationInAddress,
   isLimit,
   keepLimits,
   LINK,
   type Missing,
   recallLimits,
+  takeInvitationOut,
 } from "./campaign.ts";
 import { Choice } from "./choice.tsx";
 import {
@@ -22,10 +24,12 @@ import {
   type Fix,
   type Ledger,
   type Limits,
+  type Receipt,
   type Rule,
   type Sent,
   sentOf,
 } from "./device.ts";
+import type { Invited } from "./invitation.tsx";
 import { LedgerView } from "./ledger.tsx";
 import { PlaceChoice } from "./place.tsx";
 import { Reveals } from "./reveals.tsx";
@@ -103,6 +107,7 @@ export function Page() {
           {campaign.name}
         </h1>
         {!campaign.over && <p class="lead">{(trips ?? campaign.trips) ? say.trip.lead : say.lead}</p>}
+        {!campaign.over && campaign.tickets && <p id="one">{say.invitation.one}</p>}
         {campaign.state === "paused" && <p class="notice notice-warm">{say.paused}</p>}
         {campaign.over && <p class="notice notice-warm">{say[campaign.state as "ended" | "finished"]}</p>}
         {waits && (
@@ -111,16 +116,21 @@ export function Page() {
           </p>
         )}
       </header>
-      {!waits && <Participation over={campaign.over} onTrips={setTrips} />}
+      {!waits && <Participation campaign={campaign} onTrips={setTrips} />}
     </>
   );
+}
+
+interface ParticipationProps {
+  readonly campaign: Campaign;
+  readonly onTrips: (trips: boolean) => void;
 }
 
 /**
  * All that depends on the device: it is opened again when the limits change, and when the ledger is deleted. Where
  * the campaign is over, what was sent is left.
  */
-function Participation({ over, onTrips }: { over: boolean; onTrips: (trips: boolean) => void }) {
+function Participation({ campaign: { over, tickets }, onTrips }: ParticipationProps) {
   const device = useRef<DeviceProxy | undefined>(undefined);
   const [limits, setLimits] = useState(recallLimits);
   const [chosen, setChosen] = useState<number>();
@@ -133,6 +143,7 @@ function Participation({ over, onTrips }: { over: boolean; onTrips: (trips: bool
   const [fix, setFix] = useState<Fix>();
   const [end, setEnd] = useState<Fix>();
   const [report, setReport] = useState<Sent>();
+  const [invited, setInvited] = useState<Invited>({ kept: false, wrong: false });
   const [settled, setSettled] = useState(0);
   const underWay = useRef(false);
   const erasures = useRef(0);
@@ -147,6 +158,12 @@ function Participation({ over, onTrips }: { over: boolean; onTrips: (trips: bool
   const readLedger = async (): Promise<void> => {
     setLedger(await device.current!.call("ledger").catch(() => undefined));
   };
+  const invite = async (typed: string): Promise<void> => {
+    const kept = await device.current!.call("invite", LINK, typed).catch(() => false);
+    if (kept && document.activeElement?.closest("#invitation")) next.current?.focus(); // the field goes
+    if (kept) setFailure((before) => (before?.reason === "invitation" ? undefined : before));
+    setInvited({ kept, wrong: typed !== "" && !kept });
+  };
   useEffect(() => {
     const proxy = new DeviceProxy((newRule) => {
       performance.mark("rule read");
@@ -158,6 +175,9 @@ function Participation({ over, onTrips }: { over: boolean; onTrips: (trips: bool
     setStage("checking");
     setFailure(undefined);
     setForgotten(false);
+    if (tickets)
+      void invite(invitationInAddress()).then(takeInvitationOut); // now that it is kept
+    else takeInvitationOut();
     proxy
       .call("open", LINK, limits, chosen)
       .then(
@@ -201,6 +221,7 @@ function Participation({ over, onTrips }: { over: boolean; onTrips: (trips: bool
     setSettled(settled + 1);
     setStage(now ? "made" : "stuck");
     underWay.current = false;
+    if (tickets && now?.state === "acknowledged") await device.current!.call("forget", LINK).catch(() => undefined);
     await readLedger();
   };
   const leave = (): void => {
@@ -213,15 +234,19 @@ function Participation({ over, onTrips }: { over: boolean; onTrips: (trips: bool
   const send = (): void => {
     performance.mark("sending");
     leave();
-    const { current: proxy } = device;
-    const reported = rule?.trips ? proxy!.call("reportTrip", fix!, end!) : proxy!.call("report", fix!);
-    reported.then(
+    const proxy = device.current!;
+    const reported = async (): Promise<Receipt> => {
+      const ticket = tickets ? await proxy.call("ticket", LINK) : undefined;
+      return rule?.trips ? proxy.call("reportTrip", fix!, end!, ticket) : proxy.call("report", fix!, ticket);
+    };
+    reported().then(
       (receipt) => settle(sentOf(receipt)),
       async (problem: Failure) => {
         if (problem.sent || problem.reason === "fault")
           return settle(problem.receipt && sentOf(problem.receipt), problem);
         underWay.current = false;
         next.current?.focus(); // the button could not keep it while it was off
+        if (problem.reason === "invitation") setInvited({ kept: false, wrong: false });
         setFailure(problem);
         setStage(problem.reason === "changed" ? "stuck" : "open");
       },
@@ -261,7 +286,9 @@ function Participation({ over, onTrips }: { over: boolean; onTrips: (trips: bool
   const placed = fix !== undefined && (!trips || end !== undefined);
   return (
     <main class="page stack sections">
-      {report && <Report charge={report} {...{ rule, settled, forgotten, flush, over }} busy={stage === "sending"} />}
+      {report && (
+        <Report charge={report} {...{ rule, settled, forgotten, flush, over, tickets }} busy={stage === "sending"} />
+      )}
       {rule && !report && !ended && (
         <Choice levels={rule.levels} {...{ chosen, limits, choose: setChosen }} open={stage !== "sending"} />
       )}
@@ -287,7 +314,11 @@ function Participation({ over, onTrips }: { over: boolean; onTrips: (trips: bool
       {!report && !over && (
         <div id="next" ref={next} tabIndex={-1}>
           {promise && !ended ? (
-            <Sending {...{ stage, rule, ledger, limits, failure, send, placed }} />
+            <Sending
+              {...{ stage, rule, ledger, limits, failure, send, placed }}
+              invited={tickets ? invited : undefined}
+              invite={(typed) => void invite(typed)}
+            />
           ) : failure ? (
             <Failed failure={failure} />
           ) : (
@@ -303,7 +334,7 @@ function Participation({ over, onTrips }: { over: boolean; onTrips: (trips: bool
         </button>
       )}
       {erasure && <Erasure words={erasure} />}
-      {ledger && <LedgerView {...{ ledger, limits, erase }} host={HOST} />}
+      {ledger && <LedgerView {...{ ledger, limits, erase, tickets }} host={HOST} />}
       {shows && <Proof fingerprint={report?.mechanism ?? rule?.id} over={ended} />}
       <footer class="stack-tight">
         {rule && <Numbers rule={rule} />}

@@ -4,6 +4,7 @@ import { useEffect, useRef } from "preact/hooks";
 import { cost, degrees, left, number } from "../texts/language.ts";
 import { HOST } from "./campaign.ts";
 import type { Failure, Ledger, Limits, Rule, Sent } from "./device.ts";
+import { Invitation, type Invited } from "./invitation.tsx";
 import { say } from "./texts.ts";
 
 const words = say.send;
@@ -19,10 +20,14 @@ interface SendingProps {
   readonly placed: boolean;
   readonly failure: Failure | undefined;
   readonly send: () => void;
+  /** Undefined where nobody needs an invitation. */
+  readonly invited: Invited | undefined;
+  readonly invite: (typed: string) => void;
 }
 
-export function Sending({ stage, rule, ledger, limits, placed, failure, send }: SendingProps) {
+export function Sending({ stage, rule, ledger, limits, placed, failure, send, invited, invite }: SendingProps) {
   const standing = ledger?.standing;
+  const barred = invited?.kept === false;
   return (
     <section class="card stack" id="act" aria-labelledby="send">
       <h2 id="send">{words.title}</h2>
@@ -36,6 +41,7 @@ export function Sending({ stage, rule, ledger, limits, placed, failure, send }: 
                 <li>{line}</li>
               ))}
             {rule.slot && <li id="slot">{words.slot(rule.slot.name, number(rule.slot.of), rule.slot.zone)}</li>}
+            {invited && <li id="ticket">{say.invitation.leaves}</li>}
           </ul>
           <p>{words.notSent}</p>
         </>
@@ -47,13 +53,14 @@ export function Sending({ stage, rule, ledger, limits, placed, failure, send }: 
           {words.operator(HOST, cost(standing.operator.epsilonPerKm))}
         </p>
       )}
+      {invited && <Invitation {...{ ...invited, invite }} />}
       {failure && <Failed failure={failure} />}
       <div class="row">
         <button
           type="button"
           class="primary"
           id="send-now"
-          disabled={stage !== "open" || !placed}
+          disabled={stage !== "open" || !placed || barred}
           aria-describedby="send-status"
           onClick={send}
         >
@@ -61,7 +68,7 @@ export function Sending({ stage, rule, ledger, limits, placed, failure, send }: 
         </button>
       </div>
       <p id="send-status" role="status" class="soft small">
-        {statusOf(stage, placed, rule?.trips ?? false)}
+        {stage === "open" && barred ? say.invitation.first : statusOf(stage, placed, rule?.trips ?? false)}
       </p>
     </section>
   );
@@ -81,13 +88,15 @@ const PROBLEM_WORDS = new Map([
   ["campaign-ended", say.ended],
   ["unknown-campaign", say.unknown],
   ["mechanism-expired", words.late],
+  ["unknown-invitation", say.invitation.unknown],
+  ["invitation-used", say.invitation.used],
 ]);
 /** Reasons whose detail is a name for whoever looks into it; others are told in English, for programmers. */
-const NAMED = new Set<string>(["document", "answer", "problem", "waiting", "fault"]);
+const NAMED = new Set<string>(["document", "answer", "problem", "invitation", "ticket", "waiting", "fault"]);
 
 /** Why nothing was reported, in the reader's words; what device or service called it stands in brackets. */
 export function Failed({ failure: { reason, detail, sent } }: { failure: Failure }) {
-  const problemWords = reason === "problem" ? PROBLEM_WORDS.get(detail) : undefined;
+  const problemWords = reason === "problem" || reason === "invitation" ? PROBLEM_WORDS.get(detail) : undefined;
   const title = reason === "waiting" ? words.waiting : sent ? words.refusedSent : words.refused;
   return (
     <div class="notice notice-warm" role="alert" data-reason={reason}>
@@ -116,10 +125,12 @@ interface ReportProps {
   readonly flush: () => void;
   /** Whether the campaign is over, so that nothing can be sent again. */
   readonly over: boolean;
+  /** Whether a ticket went with it. */
+  readonly tickets: boolean;
 }
 
 /** The report that was made, now or on an earlier visit. */
-export function Report({ charge, rule, settled, forgotten, busy, flush, over }: ReportProps) {
+export function Report({ charge, rule, settled, forgotten, busy, flush, over, tickets }: ReportProps) {
   const title = useRef<HTMLHeadingElement>(null);
   useEffect(() => {
     if (!settled) return;
@@ -134,7 +145,9 @@ export function Report({ charge, rule, settled, forgotten, busy, flush, over }: 
       <h2 id="receipt" ref={title} tabIndex={-1}>
         {counted ? receipt.title : waits ? words.waiting : words.refusedSent}
       </h2>
-      <p class="lead">{sentInWords(charge, receipt)}</p>
+      <p class="lead">
+        {sentInWords(charge, receipt)} {tickets && say.invitation.sent}
+      </p>
       <p>
         {charge.to
           ? say.trip.where(degrees(charge.lat, charge.lng), degrees(charge.to.lat, charge.to.lng))

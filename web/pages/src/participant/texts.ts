@@ -29,6 +29,8 @@ const ENGLISH_REASONS: Reasons = {
   location: "the place must have a latitude from −90 to 90 and a longitude, in degrees",
   accuracy: "your browser does not know your place well enough for this map",
   outside: "the place lies outside the area, and this device is to be silent there",
+  invitation: "the service gives no ticket for the invitation",
+  ticket: "the service's key or signature is not what a ticket is made with; tell whoever runs the campaign",
   problem: "the service refused",
   "ledger-unreadable": "the list of reports cannot be read; without it nothing can be reported",
   "ledger-unwritable": "the list of reports cannot be written; without it nothing can be reported",
@@ -61,6 +63,9 @@ const GERMAN_REASONS: Reasons = {
   location: "der Ort muss eine Breite von −90 bis 90 und eine Länge haben, in Grad",
   accuracy: "Ihr Browser kennt Ihren Ort nicht genau genug für diese Karte",
   outside: "der Ort liegt außerhalb des Gebiets, und dieses Gerät soll dort schweigen",
+  invitation: "der Dienst gibt für die Einladung kein Ticket",
+  ticket:
+    "der Schlüssel oder die Unterschrift des Dienstes ist nicht so, wie ein Ticket sie braucht; sagen Sie es denen, die die Kampagne betreiben",
   problem: "der Dienst hat abgelehnt",
   "ledger-unreadable": "die Liste der Meldungen lässt sich nicht lesen; ohne sie kann nichts gemeldet werden",
   "ledger-unwritable": "die Liste der Meldungen lässt sich nicht schreiben; ohne sie kann nichts gemeldet werden",
@@ -320,6 +325,26 @@ export const say = texts(
       where: (from: string, to: string) => `Their centres lie at ${from} and ${to}. Both were drawn at random.`,
     },
 
+    invitation: {
+      one: "It takes one report for each invitation.",
+      title: "Your invitation",
+      kept: "This browser has your invitation. When you send, it first exchanges it for a ticket, which the service signs without seeing it, and then sends the report with the ticket.",
+      needed: "This campaign takes one report for each invitation, and without one nothing can be sent.",
+      hides:
+        "The service can tell that an invitation was used, but not which report belongs to it. Whoever watches the connection can, by time and network address.",
+      code: "Code of your invitation",
+      use: "Use it",
+      first: "An invitation is needed first.",
+      wrong:
+        "This is not the code of an invitation: those have 20 letters and digits, such as k7qf3-m2x4p-abcde-98765.",
+      unknown: "The service does not know this invitation. Compare its code with the one that you were given.",
+      used: "This invitation was used already: in another browser, or here before data of this site were deleted. Each gives one ticket only.",
+      leaves:
+        "your invitation, before the report, and with the report the ticket that it was exchanged for: neither shows which the other was",
+      sent: "Nothing, that is, but the ticket and, before it, your invitation; the service cannot tell from the ticket which one that was.",
+      erase: "An invitation that was used stays used: another report would need another one.",
+    },
+
     reasons: ENGLISH_REASONS,
   },
   {
@@ -575,6 +600,26 @@ export const say = texts(
         `Die Felder ${from} und ${to} und Zeitabschnitt ${slot} wurden gesendet. Sonst hat nichts Ihren Browser verlassen.`,
       where: (from: string, to: string) =>
         `Ihre Mitten liegen bei ${from} und ${to}. Beide wurden nach dem Zufall gezogen.`,
+    },
+
+    invitation: {
+      one: "Sie nimmt für jede Einladung eine Meldung an.",
+      title: "Ihre Einladung",
+      kept: "Dieser Browser hat Ihre Einladung. Wenn Sie senden, tauscht er sie zuerst gegen ein Ticket, das der Dienst unterschreibt, ohne es zu sehen, und sendet dann die Meldung mit dem Ticket.",
+      needed:
+        "Diese Kampagne nimmt für jede Einladung eine Meldung an, und ohne Einladung kann nichts gesendet werden.",
+      hides:
+        "Der Dienst erkennt, dass eine Einladung benutzt wurde, aber nicht, welche Meldung zu ihr gehört. Wer die Verbindung beobachtet, kann das: an Zeit und Netzadresse.",
+      code: "Code Ihrer Einladung",
+      use: "Benutzen",
+      first: "Zuerst braucht es eine Einladung.",
+      wrong: "Das ist kein Code einer Einladung: Er hat 20 Buchstaben und Ziffern, etwa k7qf3-m2x4p-abcde-98765.",
+      unknown: "Der Dienst kennt diese Einladung nicht. Vergleichen Sie den Code mit dem, den Sie bekommen haben.",
+      used: "Diese Einladung wurde schon benutzt: in einem anderen Browser, oder hier, bevor Daten dieser Seite gelöscht wurden. Jede gibt nur ein Ticket.",
+      leaves:
+        "vor der Meldung Ihre Einladung und mit der Meldung das Ticket, gegen das sie getauscht wurde: Keines von beiden verrät, welches das andere war",
+      sent: "Nichts, heißt das, außer dem Ticket und davor Ihrer Einladung; am Ticket kann der Dienst nicht erkennen, welche das war.",
+      erase: "Eine benutzte Einladung bleibt benutzt: Eine weitere Meldung bräuchte eine andere.",
     },
 
     reasons: GERMAN_REASONS,
