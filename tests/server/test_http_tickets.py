@@ -25,6 +25,7 @@ from geoveil.document.ticket import (
     challenge,
     from_text,
 )
+from geoveil.errors import InvalidInput
 from geoveil.randomness import seeded
 from server.conftest import InProcess
 from server.live import Live, new_id
@@ -416,6 +417,20 @@ def test_a_report_made_without_an_invitation_counts_once_there_is_one(
     (receipt,) = of(through, code, tmp_path / "ledger.db").flush()
     assert receipt.report == waits.value.receipt.report
     assert counted(through.service) == 1
+
+
+@pytest.mark.parametrize("again", ["day", "round"])
+def test_an_invitation_is_for_one_report_and_never_goes_with_a_second(
+    through: Through, tmp_path: Path, again: Any
+) -> None:
+    (code,) = invited(through.service)
+    with pytest.raises(InvalidInput, match="one report"):
+        of(through, code, tmp_path / "ledger.db", again=again)
+    of(through, code, tmp_path / "ledger.db").accept()
+    with pytest.raises(Unacknowledged) as waits:
+        of(through, "", tmp_path / "ledger.db", again=again).report(**HERE)
+    assert waits.value.problem == "ticket-needed"
+    assert through.sent[-1] == ("reports", "")
 
 
 def test_of_two_devices_with_one_invitation_one_reports(through: Through, tmp_path: Path) -> None:

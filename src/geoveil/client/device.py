@@ -144,6 +144,10 @@ class Device:
         if promise_per_km is not None:
             self.promise_per_km = positive("promise_per_km", promise_per_km)
         self.again = one_of("again", again, get_args(Again))
+        if self._invitation and again != "never":
+            raise InvalidInput(
+                f"again ({again}) must be left out where there is an invitation: it is good for one report"
+            )
         self.ledger = ledger if isinstance(ledger, Ledger) else Ledger(ledger)
         network = transport or Network(self.address)
         self._collector = Collector(self.address, network, patience or Patience())
@@ -374,7 +378,7 @@ class Device:
         if receipt.acknowledged:
             return receipt
         try:
-            waits = self._collector.count(charge, ticket)
+            waits = self._collector.count(charge, ticket if self.again == "never" else None)
         except Refused as refused:
             with suppress(Refused):  # where the ledger fails now, ``flush`` asks again
                 self.ledger.mark(charge.report, "refused", refused.detail)

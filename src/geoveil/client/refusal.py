@@ -42,7 +42,7 @@ REASONS: Mapping[str, str] = {
     "accuracy": "the fix must be no coarser than a cell of the campaign; measure again",
     "outside": "the location lies outside the campaign's box, where this device was told to be silent",
     "invitation": "the invitation gives no ticket",
-    "ticket": "the collector's key or signature is not what a ticket is made with",
+    "ticket": "the collector's key or signature is not in order",
     "problem": "the collector refused",
     "ledger-unreadable": "the ledger cannot be read, and nothing is charged without it; put a copy back",
     "ledger-lost": "the ledger is missing although its anchor is there; put it back",
