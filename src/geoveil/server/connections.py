@@ -159,9 +159,8 @@ class Protocol(HttpToolsProtocol):
             if self._bare_bytes > _HEAD_BYTES:
                 self.send_400_response("the head of the request is too long")
                 return
-            self._bare_bytes += len(
-                piece
-            )  # given back as far as it is a body, or the end of a head
+            # given back as far as it is a body, or the end of a head
+            self._bare_bytes += len(piece)
             try:
                 self._feed(piece)
             except httptools.HttpParserError:
