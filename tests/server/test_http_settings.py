@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import socket
 from pathlib import Path
 
@@ -201,3 +202,4 @@ def test_an_address_that_is_taken_or_a_folder_that_is_missing_is_one_line(tmp_pa
         program, ["serve", "--port=0", f"--database=sqlite:///{tmp_path}/none/x.db"]
     )
     assert (result.exit_code, result.stderr.count("\n")) == (2, 1)
+    gc.collect()  # what was left open warns

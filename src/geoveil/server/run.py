@@ -12,7 +12,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Callable
-from contextlib import closing, suppress
+from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass, replace
 from multiprocessing import resource_tracker
 from multiprocessing.connection import wait
@@ -214,8 +214,9 @@ def _serve_one(
         timeout_graceful_shutdown=DRAIN_S - 2,
     )
     capture_libraries(log)
-    doors = [listener, *(listener.dup() for _ in range(_DOORS - 1))]
-    Server(config, settings, log, announce, place).run(sockets=doors)
+    with ExitStack() as held:  # closed also where the start fails
+        doors = [listener, *(held.enter_context(listener.dup()) for _ in range(_DOORS - 1))]
+        Server(config, settings, log, announce, place).run(sockets=doors)
 
 
 def _affordable(connections: int, log: Log) -> int:
