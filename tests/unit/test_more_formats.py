@@ -239,13 +239,13 @@ def ascii_grid(path: Path, amounts: np.ndarray, *, west: float, south: float, st
 
 def geotiff(path: Path, amounts: np.ndarray, *, west: float, north: float, step: float,
             keys: tuple[int, ...] = (1024, 0, 1, 2, 2048, 0, 1, 4326),
-            packed: str | None = "tiff_deflate") -> None:  # fmt: skip
+            packed: str | None = "tiff_deflate", absent: str = "-9999") -> None:  # fmt: skip
     image = Image.fromarray(amounts.astype(np.float32))
     info: dict[int, Any] = {
         33550: (step, step, 0.0),
         33922: (0.0, 0.0, 0.0, west, north, 0.0),
         34735: (1, 1, 0, len(keys) // 4, *keys),
-        42113: "-9999",
+        42113: absent,
     }
     image.save(path, tiffinfo=info, compression=packed)
 
@@ -383,6 +383,32 @@ def test_pixels_that_would_be_read_as_others_are_refused(
     path.write_bytes(content[:at] + struct.pack("<HHII", named, 4, 1, 0) + content[at + 12 :])
     with pytest.raises(InvalidFile, match="without sparse parts; write it anew"):
         read_raster(str(path))
+
+
+def test_bytes_with_a_sign_are_refused(tmp_path: Path) -> None:
+    """Pillow does not know them: -1, where there is nobody, would be 255 people."""
+    path = tmp_path / "a.tif"
+    geotiff(path, np.ones((2, 2)), west=2.0, north=48.2, step=0.1, packed=None)
+    content = path.read_bytes()
+    for tag, value, new in ((258, 32, 8), (339, 3, 2), (279, 16, 4)):
+        (old,) = (
+            entry
+            for kind in (3, 4)
+            if (entry := struct.pack("<HHII", tag, kind, 1, value)) in content
+        )
+        content = content.replace(old, old[:8] + struct.pack("<I", new))
+    path.write_bytes(content)
+    with pytest.raises(InvalidFile, match="-ot Float32"):
+        read_raster(str(path))
+
+
+@pytest.mark.parametrize("absent", ["1e+20", "0.1", "1e300"])
+def test_a_value_for_no_data_is_compared_as_pixels_hold_it(tmp_path: Path, absent: str) -> None:
+    path, nothing = tmp_path / "a.tif", np.float64(absent)
+    with np.errstate(over="ignore"):
+        amounts = np.where(np.eye(2) == 1, nothing, 3.0)
+        geotiff(path, amounts, west=2.0, north=48.2, step=0.1, absent=absent)
+    assert read_raster(str(path)).amounts.tolist() == [[0, 3], [3, 0]]
 
 
 # --- Districts

@@ -34,9 +34,10 @@ _AT_ONCE = 1 << 21
 
 # Tags of TIFF, and keys of GeoTIFF
 _SCALE, _TIE, _MATRIX, _KEYS, _ABSENT = 33550, 33922, 34264, 34735, 42113
-_COLOURS, _SIZES = 262, (279, 325)
+_COLOURS, _SIZES, _FORMAT = 262, (279, 325), 339
 _MODEL, _RASTER, _GEOGRAPHIC, _PROJECTED = 1024, 1025, 2048, 3072
 _POINTS = 2  # of _RASTER: values are at points, not over areas
+_SIGNED = 2  # of _FORMAT: numbers may be below 0
 
 
 def is_raster(path: str) -> bool:
@@ -198,6 +199,8 @@ def _geotiff(path: str) -> Raster:
             _check_system(keys, path)
             if tags.get(_COLOURS) == 0 or any(0 in tags.get(sizes, ()) for sizes in _SIZES):
                 raise ValueError  # Pillow would count down from 255, or take other bytes for pixels
+            if image.mode == "L" and _SIGNED in tags.get(_FORMAT, ()):
+                raise ValueError  # Pillow would take -1 for 255
             amounts = np.asarray(image, dtype=np.float64)
     except (OSError, ValueError, TypeError, SyntaxError, KeyError) as problem:
         if isinstance(problem, InvalidFile | FileNotFoundError | PermissionError):
@@ -217,6 +220,9 @@ def _geotiff(path: str) -> Raster:
     north = float(lat) + (float(row) + shift) * float(scale[1])
     try:
         missing = None if absent is None else float(str(absent).strip("\x00 "))
+        if missing is not None and image.mode == "F":  # as the pixels hold it
+            with np.errstate(over="ignore"):
+                missing = float(np.float32(missing))
     except ValueError:
         missing = None
     return Raster(_without(amounts, missing), north, west, float(scale[1]), float(scale[0]))
