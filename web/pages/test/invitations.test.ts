@@ -92,6 +92,10 @@ test("a link for one person counts one report, and nothing that is sent with it 
   await page.reload();
   await page.locator("#receipt").waitFor(); // made, and nothing is asked for again
   expect(await page.locator("#invitation").count()).toBe(0);
+  await page.goto(`${service.url}/c/${id}#invitation=${code}`); // the link once more: nothing to keep it for
+  await expect.poll(() => page.url()).toBe(`${service.url}/c/${id}`);
+  await page.locator("#receipt").waitFor();
+  await expect.poll(() => kept(page)).not.toContain(code!.replaceAll("-", ""));
   await page.locator("#erase").click();
   expect(await page.locator('[aria-labelledby="erase-title"]').innerText()).toMatch(/used stays used/);
   await page.locator("#erase-now").click();
@@ -104,6 +108,7 @@ test("a link for one person counts one report, and nothing that is sent with it 
   await page.locator('[data-reason="invitation"]').waitFor();
   expect(await page.locator("[data-reason]").innerText()).toMatch(/Not reported: This invitation was used already/);
   expect(await page.locator("#send-now").isDisabled()).toBe(true);
+  expect(await kept(page)).not.toContain(code!.replaceAll("-", "")); // a reload asks for another one too
   expect(await counted()).toBe(before[1] + 1);
   await visit.end();
 });
@@ -217,7 +222,7 @@ test("an operator makes a campaign with invitations, and has them once, as a fil
   await close();
 });
 
-test("other campaigns speak of no invitations", async () => {
+test("other campaigns speak of no invitations, and where all is over none is kept", async () => {
   const other = await service.campaign();
   const { page, asked, close } = await operator(browser, service, other);
   await page.getByText("No map yet.").waitFor();
@@ -227,5 +232,13 @@ test("other campaigns speak of no invitations", async () => {
   await page.locator("#certified.notice-good").waitFor();
   await expect.poll(() => page.url()).toBe(`${service.url}/c/${other}`);
   expect(await page.locator("#one, #invitation, #ticket").count()).toBe(0);
+  const over = await service.campaign({ tickets: true });
+  const link = `${service.url}/c/${over}#invitation=22222-22222-22222-22222`;
+  await page.goto(link);
+  await page.locator('#invitation[data-kept="true"]').waitFor();
+  await service.call("PATCH", `/api/campaigns/${over}`, { state: "ended" });
+  await page.goto(link);
+  await expect.poll(() => page.url()).toBe(`${service.url}/c/${over}`);
+  await expect.poll(() => kept(page)).not.toContain("22222");
   await close();
 });

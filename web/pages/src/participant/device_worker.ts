@@ -53,6 +53,9 @@ type Wishes = Record<string, { readonly invitation: string; readonly seed: Bytes
 /** Beside the ledger, and erased with it. */
 const wishes = new AnsweringStorage("geoveil-tickets");
 
+/** Problems of an invitation itself, at any time. */
+const WITHOUT_TICKET = new Set(["unknown-invitation", "invitation-used"]);
+
 /** Keep an invitation, before anything is asked with it; or forget the one that is kept. */
 async function keep(link: string, invitation?: string): Promise<void> {
   for (;;) {
@@ -111,13 +114,18 @@ const CALLS = {
     return code !== undefined && (await wishFor(link)) !== undefined;
   },
 
-  /** The ticket for the invitation that is kept. */
+  /** The ticket for the invitation that is kept, until the service says that it is good for none. */
   async ticket(link: string): Promise<string> {
     const { requestTicket } = await import("../../../sdk/src/ticket.ts");
-    return requestTicket({ link, ...(await wishFor(link))! });
+    try {
+      return await requestTicket({ link, ...(await wishFor(link))! });
+    } catch (problem) {
+      if (problem instanceof Refused && WITHOUT_TICKET.has(problem.detail)) await keep(link);
+      throw problem;
+    }
   },
 
-  /** The invitation has done its work: what the ticket was drawn from would tell which it was. */
+  /** The invitation has done its work, or has none: what the ticket was drawn from would tell which it was. */
   forget(link: string): Promise<void> {
     return keep(link);
   },

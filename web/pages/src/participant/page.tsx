@@ -164,6 +164,11 @@ function Participation({ campaign: { over, tickets }, onTrips }: ParticipationPr
     if (kept) setFailure((before) => (before?.reason === "invitation" ? undefined : before));
     setInvited({ kept, wrong: typed !== "" && !kept });
   };
+  /** Where no report can come of it any more. */
+  const forgetInvitation = async (made?: Sent): Promise<void> => {
+    const done = over || (made && made.state !== "sent");
+    if (tickets && done) await device.current!.call("forget", LINK).catch(() => undefined);
+  };
   useEffect(() => {
     const proxy = new DeviceProxy((newRule) => {
       performance.mark("rule read");
@@ -175,9 +180,9 @@ function Participation({ campaign: { over, tickets }, onTrips }: ParticipationPr
     setStage("checking");
     setFailure(undefined);
     setForgotten(false);
-    if (tickets)
-      void invite(invitationInAddress()).then(takeInvitationOut); // now that it is kept
-    else takeInvitationOut();
+    const invited = tickets && !over ? invite(invitationInAddress()) : Promise.resolve();
+    void invited.then(takeInvitationOut); // now that it is kept
+    void invited.then(() => forgetInvitation());
     proxy
       .call("open", LINK, limits, chosen)
       .then(
@@ -188,6 +193,7 @@ function Participation({ campaign: { over, tickets }, onTrips }: ParticipationPr
           if (offer.earlier && retrying.current) setSettled(settled + 1);
           retrying.current = false;
           setStage(offer.earlier ? "made" : "open");
+          void invited.then(() => forgetInvitation(offer.earlier));
         },
         (problem: Failure) => {
           if (problem.reason === "budget")
@@ -221,7 +227,7 @@ function Participation({ campaign: { over, tickets }, onTrips }: ParticipationPr
     setSettled(settled + 1);
     setStage(now ? "made" : "stuck");
     underWay.current = false;
-    if (tickets && now?.state === "acknowledged") await device.current!.call("forget", LINK).catch(() => undefined);
+    await forgetInvitation(now);
     await readLedger();
   };
   const leave = (): void => {
