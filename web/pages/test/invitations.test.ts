@@ -113,6 +113,32 @@ test("a link for one person counts one report, and nothing that is sent with it 
   await visit.end();
 });
 
+test("an invitation waits while a campaign is paused and goes with the list", async () => {
+  const [code] = await codes(1);
+  const visit = await Visit.begin(browser);
+  const tabs = [visit.page, await visit.context.newPage(), await visit.context.newPage()] as const;
+  for (const tab of tabs) await arrive(tab, `#invitation=${code}`);
+  const [first, second, third] = tabs;
+  await service.call("PATCH", `/api/campaigns/${id}`, { state: "paused" });
+  await first.locator("#send-now").click();
+  await first.locator('[data-reason="invitation"]').waitFor();
+  expect(await first.locator("[data-reason]").innerText()).toMatch(/^Not reported: The campaign is paused/);
+  expect(await first.locator("#invitation").getAttribute("data-kept")).toBe("true"); // nothing was wrong with it
+  await service.call("PATCH", `/api/campaigns/${id}`, { state: "running" });
+  await sendAndWait(first);
+  await sendAndWait(second); // the report of the first
+  const ids = await Promise.all([first, second].map((tab) => tab.locator(".receipt dd").first().innerText()));
+  expect(new Set(ids).size).toBe(1);
+  await first.locator("#erase").click();
+  await first.locator("#erase-now").click();
+  await first.locator("#code").waitFor();
+  await third.locator("#send-now").click();
+  await third.locator('[data-reason="invitation"]').waitFor();
+  expect(await third.locator("[data-reason]").innerText()).toBe("Not reported: An invitation is needed first.");
+  await third.locator("#code").waitFor();
+  await visit.end();
+});
+
 test("without an invitation nothing can be sent, and a code can be typed", async () => {
   const [code] = await codes(1);
   const visit = await Visit.begin(browser, { ...PHONE, reducedMotion: "reduce" });

@@ -114,11 +114,17 @@ const CALLS = {
     return code !== undefined && (await wishFor(link)) !== undefined;
   },
 
-  /** The ticket for the invitation that is kept, until the service says that it is good for none. */
-  async ticket(link: string): Promise<string> {
+  /**
+   * The ticket for the invitation that is kept, until the service says that it is good for none; undefined where
+   * another tab has reported with it.
+   */
+  async ticket(link: string): Promise<string | undefined> {
     const { requestTicket } = await import("../../../sdk/src/ticket.ts");
+    const wish = await wishFor(link);
+    if (!wish && "cell" in (await device!.offered())) return undefined;
+    if (!wish) throw new Refused("invitation", "needed"); // another tab has deleted the list
     try {
-      return await requestTicket({ link, ...(await wishFor(link))! });
+      return await requestTicket({ link, ...wish });
     } catch (problem) {
       if (problem instanceof Refused && WITHOUT_TICKET.has(problem.detail)) await keep(link);
       throw problem;

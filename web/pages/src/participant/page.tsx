@@ -252,7 +252,7 @@ function Participation({ campaign: { over, tickets }, onTrips }: ParticipationPr
           return settle(problem.receipt && sentOf(problem.receipt), problem);
         underWay.current = false;
         next.current?.focus(); // the button could not keep it while it was off
-        if (problem.reason === "invitation") setInvited({ kept: false, wrong: false });
+        if (problem.reason === "invitation") await invite(""); // it may be kept, as while the campaign is paused
         setFailure(problem);
         setStage(problem.reason === "changed" ? "stuck" : "open");
       },

@@ -88,6 +88,7 @@ const PROBLEM_WORDS = new Map([
   ["campaign-ended", say.ended],
   ["unknown-campaign", say.unknown],
   ["mechanism-expired", words.late],
+  ["needed", say.invitation.first],
   ["unknown-invitation", say.invitation.unknown],
   ["invitation-used", say.invitation.used],
 ]);
