@@ -15,7 +15,15 @@ from geoveil.client.ledger_book import Charge
 from geoveil.client.network import Address, Answer, Transport, Unreachable
 from geoveil.client.refusal import Refused
 from geoveil.document.canonical import strict_json
-from geoveil.document.ticket import RefusedTicket, TicketKey, TicketRequest, as_text, from_text
+from geoveil.document.ticket import (
+    SEED_BYTES,
+    RefusedTicket,
+    TicketKey,
+    TicketRequest,
+    as_text,
+    expand,
+    from_text,
+)
 from geoveil.document.wire import LARGEST_ANSWER, MechanismDocument, RefusedDocument, tag_of
 from geoveil.errors import Unsupported
 from geoveil.randomness import SYSTEM
@@ -184,14 +192,19 @@ class Collector:
         raise Refused("answer", f"status {answer.status}")
 
     def ticket(self, invitation: str, seed: bytes) -> bytes:
-        """A ticket for an invitation, signed without being seen; the same again for the same seed."""
+        """A ticket for an invitation, signed without being seen; the same again for the same seed and key.
+
+        Another key gets a request that has nothing of the first one: two from one seed would show, to
+        whoever has both keys, which ticket is theirs.
+        """
         path, campaign = self._address.state_path, self._address.campaign
         state = self._said(lambda: self._transport.get(path, tag=None, limit=LARGEST_ANSWER))
         spki = state.get("ticket_key")
         if spki is None:
             raise Refused("invitation", "not-offered")
         try:
-            request = TicketRequest(seed, TicketKey.from_bytes(from_text(str(spki))), campaign)
+            key = TicketKey.from_bytes(from_text(str(spki)))
+            request = TicketRequest(expand(seed, key.spki, SEED_BYTES), key, campaign)
         except (RefusedTicket, ValueError):
             raise Refused("ticket", "key") from None
         wish = {"invitation": invitation, "blinded": as_text(request.blinded)}

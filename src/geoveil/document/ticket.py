@@ -130,7 +130,8 @@ class TicketRequest:
     """A device's side: what it asks to be signed, and the ticket from the answer.
 
     All that is random comes from the seed, which is kept before the request is sent: a lost answer is
-    asked for again with the same request.
+    asked for again with the same request. A seed is for one key: whoever has two, and a request to each
+    from one seed, finds both in the ticket.
     """
 
     def __init__(self, seed: bytes, key: TicketKey, campaign: str) -> None:

@@ -1,0 +1,142 @@
+"""A device where reports need tickets: what it asks, sends and keeps, against a collector that cheats."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from client.world import PLACE, Collector, Eye, device, problem, refused
+from geoveil.client import Device
+from geoveil.client.network import Answer
+from geoveil.document import ticket
+from geoveil.document.ticket import (
+    EXPONENT,
+    KEY_BYTES,
+    SigningKey,
+    TicketRequest,
+    as_text,
+    from_text,
+)
+from geoveil.randomness import seeded
+
+CODE = "k7qf3-m2x4p-9rtwz-c5bhn"
+VECTORS = json.loads(Path(__file__).parents[2].joinpath("vectors/tickets.json").read_text())
+KEY = SigningKey.from_bytes(bytes.fromhex(VECTORS["geoveil"]["primes"]))
+
+
+@cache
+def another_key() -> SigningKey:
+    return SigningKey.new(seeded(4))
+
+
+def said(**values: Any) -> Answer:
+    return Answer(200, "application/json", 0.0, json.dumps(values).encode())
+
+
+@dataclass
+class Signer(Collector):
+    """A collector in memory whose reports need tickets, and which may change its key."""
+
+    key: SigningKey = KEY
+    codes: dict[str, str] = field(default_factory=lambda: {CODE: ""})
+    """And what each was used for."""
+    blinded: list[bytes] = field(default_factory=list)
+    tickets: list[str] = field(default_factory=list)
+    spoils: bool = False
+
+    def get(self, path: str, *, tag: str | None, limit: int) -> Answer:
+        if path.endswith("/mechanism"):
+            return super().get(path, tag=tag, limit=limit)
+        return said(ticket_key=as_text(self.key.public.spki))
+
+    def post(self, path: str, body: bytes, *, limit: int, ticket: str = "") -> Answer:
+        if path.endswith("/tickets"):
+            return self._signed(**json.loads(body))
+        self.tickets.append(ticket)
+        if self.key.public.report_id("lyon", from_text(ticket)) is None:
+            return problem(401, "ticket-needed")
+        return super().post(path, body, limit=limit)
+
+    def _signed(self, invitation: str, blinded: str) -> Answer:
+        self.blinded.append(from_text(blinded))
+        if self.codes.get(invitation) not in ("", blinded):
+            return problem(409, "invitation-used")
+        self.codes[invitation] = blinded
+        signature = self.key.sign(from_text(blinded))
+        return said(signature=as_text(signature[::-1] if self.spoils else signature))
+
+
+@pytest.fixture
+def signer() -> Signer:
+    return Signer()
+
+
+def invited(signer: Signer, path: Path, **options: Any) -> Device:
+    return device(signer, path, invitation=CODE, **options)
+
+
+def test_a_device_fetches_its_ticket_and_sends_it(signer: Signer, path: Path) -> None:
+    assert invited(signer, path).report(**PLACE).acknowledged
+    assert len(signer.blinded) == len(signer.tickets) == 1
+
+
+def test_no_location_is_read_where_the_invitation_gives_no_ticket(
+    signer: Signer, path: Path
+) -> None:
+    signer.codes[CODE] = "another request"
+    eye = Eye()
+    assert refused(invited(signer, path).report, locate=eye).detail == "invitation-used"
+    assert eye.looks == 0
+    assert signer.tickets == []
+
+
+# --- A collector with two keys, or one that sees who asks again
+
+
+def links(token: bytes, one: tuple[SigningKey, bytes], other: tuple[SigningKey, bytes]) -> bool:
+    """Whether a ticket and requests to two keys come of one seed, for whoever has the keys.
+
+    The ticket gives its nonce and its salt, thus what it would be under either key, thus the factor of each
+    request; and of all numbers only one that was drawn for both leaves both.
+    """
+    signature = int.from_bytes(token[-KEY_BYTES:])
+    encoded = pow(signature, EXPONENT, other[0].public.modulus).to_bytes(KEY_BYTES)
+    mask = ticket._mask(encoded[-49:-1], KEY_BYTES - 49)
+    salt = bytes(a ^ b for a, b in zip(encoded[-97:-49], mask[-48:], strict=True))
+    sides = []
+    for key, blinded in (one, other):
+        modulus, (p, q) = key.public.modulus, key.primes
+        number = ticket.encode(key.public.to_sign("lyon", token[2:34]), salt, 8 * KEY_BYTES)
+        quotient = int.from_bytes(blinded) * pow(number, -1, modulus) % modulus
+        sides.append((ticket.sign(quotient, p, q) - 1, modulus - 1))
+    (left, m), (right, n) = sides
+    common = math.gcd(m, n)
+    steps = (right - left) // common * pow(m // common, -1, n // common) % (n // common)
+    return (right - left) % common == 0 and left + m * steps < 1 << (8 * 320)
+
+
+def test_one_seed_for_two_keys_would_link() -> None:
+    """The power of the attack."""
+    keys = (KEY, another_key())
+    asked = [TicketRequest(bytes(32), key.public, "lyon") for key in keys]
+    token = asked[1].finish(keys[1].sign(asked[1].blinded))
+    one, other = ((key, each.blinded) for key, each in zip(keys, asked, strict=True))
+    assert links(token, one, other)
+    assert not links(token, (KEY, TicketRequest(b"1" * 32, KEY.public, "lyon").blinded), other)
+
+
+def test_a_collector_with_two_keys_links_nothing(signer: Signer, path: Path) -> None:
+    """It spoils what it signs with one, and shows another when the device asks again."""
+    it = invited(signer, path)
+    signer.spoils = True
+    assert refused(it.accept).detail == "signature"
+    signer.spoils, signer.key, signer.codes = False, another_key(), {CODE: ""}
+    assert it.report(**PLACE).acknowledged
+    first, second = signer.blinded
+    assert not links(from_text(signer.tickets[0]), (KEY, first), (another_key(), second))
