@@ -176,6 +176,17 @@ def test_answers_that_are_not_read_keep_nobody_out(tmp_path: Path) -> None:
                 time.sleep(0.2)
 
 
+def test_requests_that_wait_for_earlier_answers_keep_nobody_out(tmp_path: Path) -> None:
+    with Live(tmp_path, connections=6) as server:
+        mechanism = server.mechanism(server.kept_campaign())["id"]
+        with all_closed([connected(server) for _ in range(6)]) as busy:
+            for each in busy:
+                each.sendall(LISTEN + SHORT)
+                assert each.recv(4096).startswith(b"HTTP/1.1 200")
+            assert asked(server, report(mechanism)).startswith(b"HTTP/1.1 200")
+            assert answer(busy[0]).count(b"HTTP/1.1") == 0  # the oldest
+
+
 def test_whoever_keeps_it_busy_leaves_nobody_outside(tmp_path: Path) -> None:
     look = b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"
     with Live(tmp_path) as server, contextlib.ExitStack() as held:

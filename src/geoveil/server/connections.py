@@ -44,7 +44,8 @@ class Places:
 
     Where all places are taken, the connection that has waited longest without a request gives way to
     a new one; where all have one, that whose request has been longest on its way, and where all have come,
-    the oldest whose answer waits for its reader: whoever only holds places loses them first.
+    the oldest whose answer waits for its reader or that has asked on before it: whoever only holds places
+    loses them first.
     """
 
     def __init__(
@@ -73,7 +74,7 @@ class Places:
             return False
         if len(self._held) >= self._most:
             self.refused("connections")
-            slow = (each for each in self._held if each.transport.get_write_buffer_size())
+            slow = (it for it in self._held if it.pipeline or it.transport.get_write_buffer_size())
             oldest = next(iter(self._waiting or self._arriving or slow), None)
             if oldest is None:
                 self._shares.give_back(network)
