@@ -65,7 +65,7 @@ test("a link for one person counts one report, and nothing that is sent with it 
   await choosePlace(page);
   expect(await page.locator("#one").innerText()).toBe("It takes one report for each invitation.");
   const words = await page.locator("#invitation").innerText();
-  expect(words).toMatch(/can tell that an invitation was used, but not which report belongs to it\. Whoever watches/);
+  expect(words).toMatch(/and so that you take part, if it knows .* does not tell it which report is yours\. Time and/);
   expect(await page.locator("#code").count()).toBe(0);
   const quiet = visit.asked.length;
   expect(await kept(page)).toContain(code!.replaceAll("-", ""));
@@ -179,7 +179,9 @@ test("an answer that was lost is asked for again, after another visit too; a col
   const visit = await Visit.begin(browser, { locale: "de-DE" });
   const { page, context } = visit;
   await arrive(page, `#invitation=${code}`);
-  expect(await page.locator("#invitation").innerText()).toMatch(/aber nicht, welche Meldung zu ihr gehört\. Wer die/);
+  expect(await page.locator("#invitation").innerText()).toMatch(
+    /dass Sie mitmachen, wenn .* verraten, die die Verbindung sehen, auch dem Dienst;/,
+  );
   const tickets = `**/api/campaigns/${id}/tickets`;
   await context.route(tickets, async (route) => {
     await route.fetch(); // it arrives

@@ -89,7 +89,7 @@ export const say = texts(
     notWithTrips: "Not with trips.",
     tickets: "Only with invitations",
     ticketsWhy:
-      "One report counts for each invitation: a code that you give to one person. You see how many codes were used, but not which report came with which. So nobody can report twice, or without a code. The codes are made on the campaign's page.",
+      "One report counts for each invitation: a code that you give to one person. You see how many codes were used, but not which report came with which. So nobody can report without a code, or twice with one. The codes are made on the campaign's page.",
     guard: "Leave out fake reports that are sure",
     guardWhy:
       "Where the alarm finds more reports of a kind than honest people can send, the fewest that explain it are left out of the map.",
@@ -198,7 +198,7 @@ export const say = texts(
     notWithTrips: "Nicht mit Wegen.",
     tickets: "Nur mit Einladungen",
     ticketsWhy:
-      "Für jede Einladung zählt eine Meldung: ein Code, den Sie einem Menschen geben. Wie viele Codes benutzt wurden, sehen Sie, aber nicht, welche Meldung mit welchem kam. So kann niemand zweimal oder ohne Code melden. Die Codes werden auf der Seite der Kampagne gemacht.",
+      "Für jede Einladung zählt eine Meldung: ein Code, den Sie einem Menschen geben. Wie viele Codes benutzt wurden, sehen Sie, aber nicht, welche Meldung mit welchem kam. So kann niemand ohne Code melden, oder mit einem zweimal. Die Codes werden auf der Seite der Kampagne gemacht.",
     guard: "Sicher gefälschte Meldungen weglassen",
     guardWhy:
       "Wo der Alarm mehr Meldungen einer Art findet, als ehrliche Menschen senden können, bleiben die wenigsten, die das erklären, aus der Karte.",

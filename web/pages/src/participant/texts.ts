@@ -331,7 +331,7 @@ export const say = texts(
       kept: "This browser has your invitation. When you send, it first exchanges it for a ticket, which the service signs without seeing it, and then sends the report with the ticket.",
       needed: "This campaign takes one report for each invitation, and without one nothing can be sent.",
       hides:
-        "The service can tell that an invitation was used, but not which report belongs to it. Whoever watches the connection can, by time and network address.",
+        "The service can tell that your invitation was used, and so that you take part, if it knows whom it is for. The ticket does not tell it which report is yours. Time and network address could tell whoever sees the connection, the service too; it says that it keeps neither.",
       code: "Code of your invitation",
       use: "Use it",
       first: "An invitation is needed first.",
@@ -609,7 +609,7 @@ export const say = texts(
       needed:
         "Diese Kampagne nimmt für jede Einladung eine Meldung an, und ohne Einladung kann nichts gesendet werden.",
       hides:
-        "Der Dienst erkennt, dass eine Einladung benutzt wurde, aber nicht, welche Meldung zu ihr gehört. Wer die Verbindung beobachtet, kann das: an Zeit und Netzadresse.",
+        "Der Dienst erkennt, dass Ihre Einladung benutzt wurde, und damit, dass Sie mitmachen, wenn er weiß, für wen sie ist. Das Ticket verrät ihm nicht, welche Meldung Ihre ist. Zeit und Netzadresse könnten es allen verraten, die die Verbindung sehen, auch dem Dienst; er sagt, dass er beides nicht aufbewahrt.",
       code: "Code Ihrer Einladung",
       use: "Benutzen",
       first: "Zuerst braucht es eine Einladung.",
