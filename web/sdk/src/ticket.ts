@@ -69,7 +69,7 @@ export const ticketSeed = newKey;
 
 /** A code as the service knows it, however it was typed; undefined for what is none. */
 export function invitationOf(typed: string): string | undefined {
-  const code = typed.toLowerCase().replace(/[\s-]/g, "");
+  const code = typed.toLowerCase().replace(/[\W_]/g, "");
   return CODE.test(code) ? code : undefined;
 }
 
