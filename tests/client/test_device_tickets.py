@@ -140,3 +140,36 @@ def test_a_collector_with_two_keys_links_nothing(signer: Signer, path: Path) -> 
     assert it.report(**PLACE).acknowledged
     first, second = signer.blinded
     assert not links(from_text(signer.tickets[0]), (KEY, first), (another_key(), second))
+
+
+def test_after_the_report_nobody_asks_again(signer: Signer, path: Path) -> None:
+    """Whoever did would be known as one of those whose report was counted."""
+    for _ in range(2):
+        it = invited(signer, path)
+        it.accept()
+        assert it.report(**PLACE).acknowledged
+    assert len(signer.blinded) == len(signer.tickets) == 1
+    assert seeds(it) == []
+
+
+def seeds(it: Device) -> list[bytes]:
+    with it.ledger._book() as book:
+        return [seed for (seed,) in book.execute("SELECT seed FROM ticket")]
+
+
+def test_whoever_is_late_has_the_report_of_who_was_quicker(
+    signer: Signer, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two at once with one ledger: the other's report is counted between two steps of this one."""
+    late, quick = invited(signer, path), invited(signer, path)
+    receipts = []
+    accept = late.accept
+
+    def later() -> None:
+        receipts.append(quick.report(**PLACE))
+        accept()
+
+    monkeypatch.setattr(late, "accept", later)
+    assert [late.report(**PLACE)] == receipts
+    assert len(signer.blinded) == len(signer.tickets) == 1
+    assert seeds(late) == []

@@ -164,12 +164,14 @@ class Device:
 
         The collector learns that the invitation is used, and signs without seeing what. Whoever watches the
         network can tell by time and address which report came with it: the longer before the report this is
-        called, the less. Does nothing where a ticket is here already, or without an invitation.
+        called, the less. Does nothing where a ticket is here already, where the report was counted, or
+        without an invitation.
         """
         name = self.address.name
         if self._invitation and self.ledger.ticket(name) is None:
             seed = self.ledger.ticket_seed(name, self._randomness)
-            self.ledger.keep_ticket(name, self._collector.ticket(self._invitation, seed))
+            if seed is not None:
+                self.ledger.keep_ticket(name, self._collector.ticket(self._invitation, seed))
 
     def report(
         self,

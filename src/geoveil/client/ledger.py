@@ -187,9 +187,16 @@ class Ledger:
             return charge
 
     @without_frames
-    def ticket_seed(self, campaign: str, randomness: Randomness = SYSTEM) -> bytes:
-        """What the ticket for a campaign is made from: kept before anybody is asked to sign."""
+    def ticket_seed(self, campaign: str, randomness: Randomness = SYSTEM) -> bytes | None:
+        """What the ticket for a campaign is made from: kept before anybody is asked to sign.
+
+        Nothing where the report was counted, or never will be: whoever asked then would be known as one of
+        those.
+        """
         with self._book(write=True) as book:
+            earlier = tables.reported(book, campaign, Period("never", 0), "")
+            if earlier is not None and earlier.state != "sent":
+                return None
             new = (campaign, randomness.bytes(SEED_BYTES))
             book.execute("INSERT INTO ticket VALUES (?, ?, NULL) ON CONFLICT DO NOTHING", new)
             statement = "SELECT seed FROM ticket WHERE campaign = ?"
