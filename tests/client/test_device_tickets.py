@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from client.crashes import everything_in
 from client.world import PLACE, Collector, Eye, device, problem, refused
 from geoveil.client import Device
 from geoveil.client.network import Answer
@@ -173,3 +174,17 @@ def test_whoever_is_late_has_the_report_of_who_was_quicker(
     assert [late.report(**PLACE)] == receipts
     assert len(signer.blinded) == len(signer.tickets) == 1
     assert seeds(late) == []
+
+
+def test_a_report_that_never_counts_leaves_no_ticket(signer: Signer, path: Path) -> None:
+    it = invited(signer, path)
+    it.accept()
+    (seed,), token = seeds(it), it.ledger.ticket(it.address.name)
+    assert token
+    signer.faults = [problem(410, "mechanism-expired")]
+    assert refused(it.report, **PLACE).sent
+    kept = everything_in(path.parent)
+    assert seed not in kept
+    assert token not in kept
+    it.accept()
+    assert len(signer.blinded) == 1

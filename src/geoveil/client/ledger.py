@@ -214,9 +214,9 @@ class Ledger:
             book.execute("UPDATE ticket SET token = ? WHERE campaign = ?", (token, campaign))
 
     def mark(self, report: str, state: State, problem: str = "") -> None:
-        """What became of a report; an acknowledged one stays so, and its ticket is erased."""
+        """What became of a report, whose ticket has done its work; an acknowledged one stays so."""
         with self._book(write=True) as book:
-            if state == "acknowledged":
+            if state != "sent":
                 of_report = "campaign = (SELECT campaign FROM charge WHERE report = ?)"
                 book.execute(f"DELETE FROM ticket WHERE {of_report}", (report,))
             book.execute(
