@@ -182,7 +182,7 @@ export interface Waits {
 export class Collector {
   private readonly address: Address;
   private readonly transport: Transport;
-  private readonly patience: Patience;
+  private readonly patience: Partial<Patience> | undefined;
   private latest: { body: Uint8Array; levels: MechanismDocument[] } | undefined;
   /** How far the collector's clock was ahead of the device's at the last answer; 0 where it did not say. */
   private aheadS = 0;
@@ -190,7 +190,7 @@ export class Collector {
   constructor(address: Address, transport: Transport, patience?: Partial<Patience>) {
     this.address = address;
     this.transport = transport;
-    this.patience = { ...PATIENCE, ...patience };
+    this.patience = patience;
   }
 
   /**
@@ -231,7 +231,7 @@ export class Collector {
 
   private async fetchLevels(nowS: number, signal?: AbortSignal): Promise<MechanismDocument[]> {
     const get = () => this.transport.get(`${this.address.campaignUrl}/mechanism`, LARGEST_ANSWER, signal);
-    const answer = await this.patiently(get, signal);
+    const answer = await patiently(get, this.patience, signal);
     if (!answer) throw new Refused("unreachable");
     this.aheadS = (answer.dateS ?? nowS) - nowS;
     if (answer.status === 200) return this.read(answer.body);
@@ -257,7 +257,7 @@ export class Collector {
     let answer: Answer | undefined;
     try {
       const post = () => this.transport.post(`${this.address.campaignUrl}/reports`, body, ANSWER_BYTES, signal, ticket);
-      answer = await this.patiently(post, signal);
+      answer = await patiently(post, this.patience, signal);
     } catch (refused) {
       if (refused instanceof Refused) return { why: refused.message }; // of the connection, not of the report
       throw refused;
@@ -269,30 +269,34 @@ export class Collector {
     if (problem) return { why: `the collector did not count it now (${problem})`, problem };
     return { why: "the answer was not a collector's" };
   }
+}
 
-  /** The first answer that is not a request to wait; none is asked for once it is cancelled. */
-  private async patiently(request: () => Promise<Answer>, signal?: AbortSignal): Promise<Answer | undefined> {
-    const { attempts, totalS, firstS } = this.patience;
-    const last = performance.now() + totalS * 1000;
-    for (let attempt = 0; attempt < attempts && !signal?.aborted; attempt++) {
-      let leastS = 0;
-      try {
-        const answer = await request();
-        if (!isLater(answer)) return answer;
-        leastS = answer.retryAfterS;
-      } catch (problem) {
-        if (!(problem instanceof Unreachable)) throw problem;
-      }
-      const pauseMs = 1000 * Math.max(leastS, firstS * 2 ** attempt * jitter());
-      if (attempt + 1 === attempts || performance.now() + pauseMs > last) return undefined;
-      await new Promise<void>((resume) => whenAborted(signal, resume, pauseMs));
+/** The first answer that is not a request to wait; none is asked for once it is cancelled. */
+export async function patiently(
+  request: () => Promise<Answer>,
+  patience?: Partial<Patience>,
+  signal?: AbortSignal,
+): Promise<Answer | undefined> {
+  const { attempts, totalS, firstS } = { ...PATIENCE, ...patience };
+  const last = performance.now() + totalS * 1000;
+  for (let attempt = 0; attempt < attempts && !signal?.aborted; attempt++) {
+    let leastS = 0;
+    try {
+      const answer = await request();
+      if (!isLater(answer)) return answer;
+      leastS = answer.retryAfterS;
+    } catch (problem) {
+      if (!(problem instanceof Unreachable)) throw problem;
     }
-    return undefined;
+    const pauseMs = 1000 * Math.max(leastS, firstS * 2 ** attempt * jitter());
+    if (attempt + 1 === attempts || performance.now() + pauseMs > last) return undefined;
+    await new Promise<void>((resume) => whenAborted(signal, resume, pauseMs));
   }
+  return undefined;
 }
 
 /** Whether an answer is a request to wait. */
-export function isLater({ status }: Answer): boolean {
+function isLater({ status }: Answer): boolean {
   return LATER.includes(status) || status >= 500;
 }
 

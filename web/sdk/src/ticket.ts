@@ -12,8 +12,9 @@ import {
   type Answer,
   ENDED,
   FetchTransport,
-  isLater,
   jsonOf,
+  type Patience,
+  patiently,
   problemOf,
   type Transport,
 } from "./collector.ts";
@@ -60,6 +61,7 @@ export interface TicketOptions {
   /** Keep it until the report is made: with the same seed an answer that was lost can be asked for again. */
   readonly seed: Bytes;
   readonly insecure?: boolean | undefined;
+  readonly patience?: Partial<Patience> | undefined;
   readonly transport?: Transport | undefined;
   readonly signal?: AbortSignal | undefined;
 }
@@ -75,14 +77,16 @@ export function invitationOf(typed: string): string | undefined {
 
 /** Exchange an invitation for a ticket, in base64url; `Refused` where the collector does not give one that is in order. */
 export async function requestTicket(options: TicketOptions): Promise<string> {
-  const { link, invitation, seed, insecure, transport = new FetchTransport(), signal } = options;
+  const { link, invitation, seed, insecure, patience, transport = new FetchTransport(), signal } = options;
   const code = invitationOf(invitation);
   if (seed.length !== 32) throw new InvalidInput("seed must be 32 bytes, such as ticketSeed() draws");
   if (!code) throw new Refused("invitation", "unknown-invitation");
   const { campaign, campaignUrl } = new Address(link, insecure);
   const asked = async (request: () => Promise<Answer>): Promise<JsonObject> => {
+    const answer = await patiently(request, patience, signal);
     signal?.throwIfAborted();
-    return objectOf(await request().catch((problem: unknown) => failed(problem, signal)));
+    if (!answer) throw new Refused("unreachable");
+    return objectOf(answer);
   };
   const { ticket_key: key } = await asked(() => transport.get(campaignUrl, ANSWER_BYTES, signal));
   if (key === null) throw new Refused("invitation", "not-offered");
@@ -127,17 +131,11 @@ export function finishTicket({ message, modulus, encoded, inverse }: Blinded, si
 
 function objectOf(answer: Answer): JsonObject {
   if (answer.status === 302) throw new Refused("redirect");
-  if (isLater(answer)) throw new Refused("unreachable");
   const body = jsonOf(answer);
   if (answer.status === 200 && isObject(body)) return body;
   const problem = problemOf(answer);
   if (problem) throw problem === ENDED ? new Refused("ended") : new Refused("invitation", problem);
   throw new Refused("answer", `status ${answer.status}`);
-}
-
-function failed(problem: unknown, signal?: AbortSignal): never {
-  signal?.throwIfAborted();
-  throw problem instanceof Refused ? problem : new Refused("unreachable");
 }
 
 function refuse(part: "key" | "signature"): never {

@@ -87,7 +87,8 @@ describe("asked of a collector", () => {
   });
   const blinded = async (from = seed): Promise<Uint8Array> =>
     (await blindTicket(from, spki(issuer.modulus), "paris")).blinded;
-  const request = (): Promise<string> => requestTicket({ link: collector.link, invitation: CODE, seed });
+  const request = (attempts = 1): Promise<string> =>
+    requestTicket({ link: collector.link, invitation: CODE, seed, patience: { attempts, firstS: 0 } });
   const refused = async (...replies: Reply[]): Promise<[string, string]> => {
     collector.next.push(...replies);
     const failure: unknown = await request().catch((why: unknown) => why);
@@ -122,6 +123,13 @@ describe("asked of a collector", () => {
     const first = await blinded();
     collector.next.push(...answers(), ...answers());
     expect(await request()).toBe(await request());
+    expect(new Set(collector.reports.map(({ body }) => body)).size).toBe(1);
+  });
+
+  it("is waited for as the answer to a report is", async () => {
+    const signature = signed(issuer.sign(await blinded()));
+    collector.next.push({ status: 429 }, campaign(spki(issuer.modulus)), { status: 503 }, signature);
+    expect(await request(2)).toBeTruthy();
     expect(new Set(collector.reports.map(({ body }) => body)).size).toBe(1);
   });
 
