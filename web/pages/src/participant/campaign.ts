@@ -34,7 +34,7 @@ export function invitationInAddress(): string {
   return /^#invitation=(.*)$/.exec(location.hash)?.[1] ?? "";
 }
 
-/** Nobody who looks at the screen or the history has it then. */
+/** Nobody who looks at the screen or goes back has it then; the browser's own list of visits may hold it. */
 export function takeInvitationOut(): void {
   if (invitationInAddress()) history.replaceState(null, "", location.pathname + location.search);
 }
