@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from client.crashes import everything_in
-from client.world import PLACE, Collector, Eye, device, problem, refused
-from geoveil.client import Device
+from client.world import CUT, PLACE, Collector, Eye, device, problem, refused
+from geoveil.client import Device, Refused, Unacknowledged
 from geoveil.client.network import Answer
 from geoveil.document import ticket
 from geoveil.document.ticket import (
@@ -188,3 +188,35 @@ def test_a_report_that_never_counts_leaves_no_ticket(signer: Signer, path: Path)
     assert token not in kept
     it.accept()
     assert len(signer.blinded) == 1
+
+
+def frames_of(error: BaseException) -> str:
+    """What stands in the frames of the package that an exception went through."""
+    found, trace = "", error.__traceback__
+    while trace is not None:
+        if f"{Path('geoveil', 'client')}" in trace.tb_frame.f_code.co_filename:
+            found += repr(trace.tb_frame.f_locals)
+        trace = trace.tb_next
+    return found
+
+
+def test_neither_seed_nor_ticket_nor_code_is_in_what_is_raised(signer: Signer, path: Path) -> None:
+    it = invited(signer, path)
+    signer.spoils = True
+    with pytest.raises(Refused) as caught:
+        it.accept()
+    raised = [caught.value]
+    signer.spoils = False
+    it.accept()
+    (seed,), token = seeds(it), it.ledger.ticket(it.address.name)
+    assert token
+    signer.faults = [CUT] * 3
+    with pytest.raises(Unacknowledged) as waits:
+        it.report(**PLACE)
+    signer.faults = [problem(410, "mechanism-expired")]
+    raised += [waits.value, refused(it.report, **PLACE)]
+    for error in raised:
+        told = frames_of(error)
+        assert told
+        for secret in (repr(seed), repr(token), as_text(token), CODE):
+            assert secret not in told

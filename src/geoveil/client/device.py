@@ -19,7 +19,7 @@ from geoveil.client.ledger import Ledger
 from geoveil.client.ledger_book import Again, Charge, Period, Round, day_of
 from geoveil.client.location import Beyond, Locate, Whereabouts, end_of_trip, in_words, whereabouts
 from geoveil.client.network import Address, Network, Transport
-from geoveil.client.refusal import Refused, Unacknowledged
+from geoveil.client.refusal import Refused, Unacknowledged, without_frames
 from geoveil.document.canonical import document_id
 from geoveil.document.slots import LATEST_S
 from geoveil.document.wire import MechanismDocument
@@ -159,6 +159,7 @@ class Device:
                 self.address.name, self._period(now_s), now_s, self._randomness
             )
 
+    @without_frames
     def accept(self) -> None:
         """Fetch the ticket for the invitation, and keep it for the report.
 
@@ -368,6 +369,7 @@ class Device:
             raise Refused("clock")
         return now_s
 
+    @without_frames
     def _delivered(self, charge: Charge) -> Receipt:
         """Send a drawn report until it is acknowledged; one that already is stays here."""
         if charge.state == "refused":

@@ -1,7 +1,7 @@
 """Why a device does not report: stable words for programs, one sentence each for people.
 
 Nothing that is raised may tell where somebody is: messages hold no location, and tracebacks no frames in
-which a location, or a key that would give it away, has stood.
+which a location, or a key that would give it away, has stood; nor a ticket, or what shows whose it is.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ def without_frames(function: Callable[Arguments, Result]) -> Callable[Arguments,
     """The function, whose failures lose the frames, the cause and the context they came with.
 
     Tracebacks keep the frames they went through, and frames keep what stood in them: for functions in
-    which a location or a key stands.
+    which a location, a key or a ticket stands.
     """
 
     @wraps(function)
