@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 import time
+from base64 import urlsafe_b64encode
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,7 +14,7 @@ from msgspec import Meta
 from starlette.types import Receive, Scope
 
 from geoveil.document.slots import MOST_SLOTS
-from geoveil.document.ticket import TicketKey, as_text, challenge, from_text
+from geoveil.document.ticket import TicketKey, challenge, from_text
 from geoveil.errors import InvalidInput
 from geoveil.server.problem import Problem, ProblemBody, decode, problem_of
 from geoveil.store import RoundRecord, StoreFailed, Upload
@@ -142,8 +143,11 @@ def ticket_id(campaign: str, key: TicketKey, scope: Scope | None) -> bytes:
 
 
 def ticket_needed(campaign: str, key: TicketKey, detail: str = "") -> Problem:
-    """A report without a ticket, as HTTP says it (RFC 9577)."""
-    wanted = f'challenge="{as_text(challenge(campaign))}", token-key="{as_text(key.spki)}"'
+    """A report without a ticket, as HTTP says it: with padding (RFC 9577, 2.1.2)."""
+    asked, signed_by = (
+        urlsafe_b64encode(each).decode() for each in (challenge(campaign), key.spki)
+    )
+    wanted = f'challenge="{asked}", token-key="{signed_by}"'
     header = {"www-authenticate": f"PrivateToken {wanted}"}
     return Problem("ticket-needed", detail, headers=header)
 
