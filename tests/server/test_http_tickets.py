@@ -233,6 +233,20 @@ def test_all_services_of_a_store_have_one_key(inside: Callable[..., InProcess]) 
     assert counted(one) == 1
 
 
+def test_another_process_knows_at_once_that_a_campaign_made_anew_needs_tickets(
+    inside: Callable[..., InProcess],
+) -> None:
+    store = MemoryStore()
+    one, other = inside(store), inside(store)
+    one.campaign()
+    assert other.get("/api/campaigns/lyon").json()["ticket_key"] is None
+    assert one.request("DELETE", "/api/campaigns/lyon", operator=True).status_code == 204
+    one.campaign(tickets=True)
+    answer = other.post(REPORTS, json=report(one))
+    assert problem(answer) == (401, "ticket-needed")
+    assert counted(one) == 0
+
+
 # --- A real service: nothing is spent twice, whoever tries
 
 

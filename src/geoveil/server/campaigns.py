@@ -181,6 +181,9 @@ class Campaigns:
         record = self.store.campaign(campaign)
         if record is None:
             raise Problem("unknown-campaign", f"there is no campaign {campaign!r}")
+        version = record.created_at_s, record.settings
+        if self._settings.get(campaign, (version,))[0] != version:  # another, under the same id
+            self._forget_all(campaign)
         self._standing[campaign] = record.state
         return record
 
