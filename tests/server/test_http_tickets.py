@@ -204,6 +204,21 @@ def test_a_campaign_without_tickets_knows_none(inside: Callable[..., InProcess])
     assert service.post(REPORTS, json=report(service)).status_code == 200
 
 
+def test_a_pause_uses_up_nothing(service: InProcess) -> None:
+    (code,) = invited(service)
+    request = TicketRequest(bytes(32), key_of(service), "lyon")
+    service.request("PATCH", "/api/campaigns/lyon", json={"state": "paused"}, operator=True)
+    described = service.get("/openapi.json").json()["paths"]
+    for path, sent in ((TICKETS, wish(code, request)), (INVITATIONS, {"count": 1})):
+        answer = service.post(path, json=sent, operator=True)
+        assert problem(answer) == (409, "campaign-paused")
+        operation = described[path.replace("lyon", "{campaign}")]["post"]
+        assert "campaign-paused" in operation["responses"]["409"]["description"]
+    service.request("PATCH", "/api/campaigns/lyon", json={"state": "running"}, operator=True)
+    assert service.store.invitations("lyon") == (1, 0)
+    assert service.post(TICKETS, json=wish(code, request)).status_code == 200
+
+
 def test_nothing_is_signed_once_the_campaign_has_ended(service: InProcess) -> None:
     (code,) = invited(service)
     request = TicketRequest(bytes(32), key_of(service), "lyon")

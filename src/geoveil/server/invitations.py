@@ -88,7 +88,7 @@ async def _key(service: Service, request: Request) -> tuple[str, SigningKey]:
 @operators(
     "POST /api/campaigns/{campaign}/invitations",
     {201: ("One code for each person; the codes are told only now.", Invited)},
-    problems=("not-offered", "campaign-ended"),
+    problems=("not-offered", "campaign-paused", "campaign-ended"),
     body=Invite,
 )
 async def invite(service: Service, request: Request) -> Response:
@@ -115,9 +115,11 @@ async def invitations(service: Service, request: Request) -> Response:
 @participants(
     "POST /api/campaigns/{campaign}/tickets",
     {200: ("The same again where the same is asked.", Signed)},
-    problems=("not-offered", "unknown-invitation", "invitation-used", "campaign-ended"),
+    problems=(
+        "not-offered", "unknown-invitation", "invitation-used", "campaign-paused", "campaign-ended",
+    ),
     body=TicketWish,
-)
+)  # fmt: skip
 async def ticket(service: Service, request: Request) -> Response:
     """Sign a ticket without seeing it, one for each invitation."""
     campaign, key = await _key(service, request)
