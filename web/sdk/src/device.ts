@@ -251,7 +251,7 @@ export class Device {
     if (oneOf("outside", outside, ["clamp", "refuse"]) === "refuse") console.warn(SILENCE_TELLS);
     const made = await this.drawn(ends, outside, signal).finally(() => signal?.throwIfAborted());
     const charge = "cell" in made ? made : await made(ticket);
-    return this.delivered(ticket ? { ...charge, ticket } : charge, signal); // an earlier one may lack it
+    return this.delivered({ ...charge, ticket: charge.ticket ?? ticket }, signal); // an earlier one may lack it
   }
 
   /** The report that was made already, or how to charge a new one, which was drawn: of a place, or both ends of a trip. */

@@ -232,6 +232,14 @@ describe("asked of a collector", () => {
       expect(new Set(collector.reports.map(({ body }) => body)).size).toBe(1);
     });
 
+    it("stays the only one of its report, which would count under another too", async () => {
+      const device = await open();
+      collector.next.push({ status: 200, body: collector.document }, { status: 503 });
+      await expect(device.report(PARIS, { ticket: "once" })).rejects.toThrow(Unacknowledged);
+      expect((await device.report(PARIS, { ticket: "other" })).acknowledged).toBe(true);
+      expect(headers().slice(1)).toEqual(['PrivateToken token="once"', 'PrivateToken token="once"']);
+    });
+
     it("can follow a report that lacked it", async () => {
       const device = await open();
       collector.next.push({ status: 200, body: collector.document }, problem(401, "ticket-needed"));
