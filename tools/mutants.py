@@ -30,6 +30,7 @@ _WIRE, _POSITIONAL = "tests/unit/test_wire.py", "tests/unit/test_positional.py"
 _CERTIFICATE = "tests/unit/test_position_certificate.py"
 _WHOLE, _SQUARES = "tests/unit/test_whole_law.py", "tests/unit/test_certified_squares.py"
 _LEDGER, _ONE = "tests/client/test_ledger.py", "tests/client/test_one_report.py"
+_TICKETS = "tests/client/test_device_tickets.py"
 CORE: dict[str, tuple[str, ...]] = {
     "geoveil.randomness": ("tests/unit/test_randomness.py",),
     "geoveil.channel.certificate": ("tests/unit/test_certify.py", "tests/unit/test_promise.py"),
@@ -63,6 +64,7 @@ CORE: dict[str, tuple[str, ...]] = {
     "geoveil.client.ledger": (_LEDGER, _ONE),
     "geoveil.client.device": (
         "tests/client/test_device.py",
+        _TICKETS,
         _ONE,
         "tests/client/test_trip_reports.py",
     ),

@@ -24,6 +24,7 @@ from geoveil.document.ticket import (
     as_text,
     from_text,
 )
+from geoveil.errors import InvalidInput
 from geoveil.randomness import seeded
 
 CODE = "k7qf3-m2x4p-9rtwz-c5bhn"
@@ -95,6 +96,18 @@ def test_no_location_is_read_where_the_invitation_gives_no_ticket(
     assert refused(invited(signer, path).report, locate=eye).detail == "invitation-used"
     assert eye.looks == 0
     assert signer.tickets == []
+
+
+@pytest.mark.parametrize("again", ["day", "round"])
+def test_a_ticket_goes_with_no_report_that_may_be_made_again(
+    signer: Signer, path: Path, again: Any
+) -> None:
+    with pytest.raises(InvalidInput, match="one report"):
+        invited(signer, path, again=again)
+    invited(signer, path).accept()
+    with pytest.raises(Unacknowledged):
+        device(signer, path, again=again).report(**PLACE)
+    assert signer.tickets == [""]
 
 
 # --- A collector with two keys, or one that sees who asks again

@@ -96,7 +96,16 @@ def test_a_journal_is_its_owners_too(path: Path) -> None:
 
 
 def test_commits_are_synced(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And what is erased is overwritten, also by an SQLite that was not built to do so by itself."""
     monkeypatch.undo()
+    connect = sqlite3.connect
+
+    def careless(*given: Any, **options: Any) -> sqlite3.Connection:
+        book = connect(*given, **options)
+        book.execute("PRAGMA secure_delete = OFF")
+        return book
+
+    monkeypatch.setattr(sqlite3, "connect", careless)
     with Ledger(path)._book() as book:
         settings = [
             book.execute(f"PRAGMA {name}").fetchone()[0]
@@ -649,11 +658,13 @@ def test_a_ledger_that_is_never_let_go(path: Path, monkeypatch: pytest.MonkeyPat
         lambda ledger: ledger.charge(
             a_round(), Period("round", 1), LIMITS, NOW_S, "f" * 32, (1, 45.0, 4.0)
         ),
+        lambda ledger: ledger.ticket_seed(A),
+        lambda ledger: ledger.keep_ticket(A, b"ticket"),
         lambda ledger: ledger.mark("f" * 32, "refused"),
         lambda ledger: ledger.end(A),
         lambda ledger: ledger.forget_ended(NOW_S),
     ],
-    ids=["open", "accept", "charge", "mark", "end", "forget"],
+    ids=["open", "accept", "charge", "seed", "ticket", "mark", "end", "forget"],
 )
 def test_a_change_waits_for_others_before_it_reads(
     path: Path, monkeypatch: pytest.MonkeyPatch, change: Any

@@ -14,8 +14,9 @@ import geoveil as gv
 from client.crashes import everything_in
 from client.world import CUT, LYON, NOW_S, PLACE, Collector, Eye, device, document, problem, refused
 from geoveil.arrays import IntArray
-from geoveil.channel.words import NEARBY_KM, between_places
+from geoveil.channel.words import NEARBY_KM, between_places, explain_nearby
 from geoveil.client import Device, Ledger, Receipt, Unacknowledged
+from geoveil.client.device import AROUND_KM
 from geoveil.client.network import Answer
 from geoveil.errors import InvalidInput
 from geoveil.position.whole_law import WholeLaw
@@ -68,6 +69,8 @@ def test_the_summary_is_about_as_many_reports_as_there_were(path: Path) -> None:
         spent = it.ledger.spent(it.address.origin, NOW_S).lifetime
         assert between_places(spent, NEARBY_KM, reports=max(1, sent)) in it.summary()
         assert ("2 reports, where neither of you moves" in it.summary()) is (sent > 1)
+        more = explain_nearby(spent, NEARBY_KM, AROUND_KM, reports=max(1, sent))
+        assert (more in it.summary()) is (sent > 1)
 
 
 def test_an_operator_who_opens_campaigns_is_shown_with_all_of_them(path: Path) -> None:
