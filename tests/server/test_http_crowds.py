@@ -12,9 +12,12 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
+from geoveil.server.connections import Places
+from geoveil.server.limits import Networks
 from server.live import HANG_S, Live, new_id
 from server.uploads import stored
 
@@ -174,6 +177,19 @@ def test_answers_that_are_not_read_keep_nobody_out(tmp_path: Path) -> None:
             while not asked(server, report(mechanism)).startswith(b"HTTP/1.1 200"):
                 assert time.monotonic() - began < 8  # they are cut later
                 time.sleep(0.2)
+
+
+def test_an_answer_that_is_not_read_gives_way_with_no_request_behind_it() -> None:
+    places = Places(2, 2, Networks(loopback=False, trusted_proxy=False), lambda what: None)
+    read, unread = (
+        Mock(pipeline=(), **{"transport.get_write_buffer_size.return_value": size})
+        for size in (0, 9)
+    )
+    for each in (read, unread):
+        assert places.enter(each, "127.0.0.1")
+        places.waits(each, "answer")
+    assert places.enter(Mock(), "127.0.0.1")
+    assert (read.transport.abort.called, unread.transport.abort.called) == (False, True)
 
 
 def test_requests_that_wait_for_earlier_answers_keep_nobody_out(tmp_path: Path) -> None:
