@@ -23,7 +23,7 @@ from geoveil.client.location import in_words
 from geoveil.document.area import Area, packed_integers
 from geoveil.document.canonical import canonical_bytes
 from geoveil.document.slots import Slots
-from geoveil.document.ticket import SigningKey, TicketRequest
+from geoveil.document.ticket import SEED_BYTES, SigningKey, TicketRequest, expand
 from geoveil.document.wire import MechanismDocument, publish, served_levels, tag_of
 from geoveil.position.cone import ROUNDING_CELLS, RoundedCone
 from geoveil.position.positional import lattice_step
@@ -502,6 +502,9 @@ def tickets() -> dict[str, Any]:
     ours["ticket_key"] = key.public.spki.hex()
     for ticket in ours["tickets"]:
         campaign = ticket["campaign"]
+        if "kept" in ticket:
+            seed = expand(bytes.fromhex(ticket["kept"]), key.public.spki, SEED_BYTES)
+            ticket["seed"] = seed.hex()
         request = TicketRequest(bytes.fromhex(ticket["seed"]), key.public, campaign)
         signature = key.sign(request.blinded)
         token = request.finish(signature)

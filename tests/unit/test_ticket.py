@@ -10,6 +10,9 @@ from typing import Any
 
 import pytest
 
+from geoveil.client import Patience
+from geoveil.client.collector import Collector
+from geoveil.client.network import Address, Answer
 from geoveil.document import ticket
 from geoveil.document.ticket import (
     EXPONENT,
@@ -85,6 +88,27 @@ def test_our_vectors_are_what_this_program_makes(vector: dict[str, str]) -> None
     report = KEY.public.report_id(vector["campaign"], token)
     assert report is not None
     assert report.hex() == vector["report_id"]
+
+
+def test_a_device_asks_with_a_seed_for_the_key_alone() -> None:
+    (vector,) = (each for each in VECTORS["geoveil"]["tickets"] if "kept" in each)
+
+    class Signer:
+        """A collector that knows this one request."""
+
+        def get(self, path: str, *, tag: str | None, limit: int) -> Answer:
+            return said(ticket_key=as_text(KEY.public.spki))
+
+        def post(self, path: str, body: bytes, *, limit: int, ticket: str = "") -> Answer:
+            assert from_text(json.loads(body)["blinded"]).hex() == vector["blinded"]
+            return said(signature=as_text(bytes.fromhex(vector["signature"])))
+
+    def said(**values: str) -> Answer:
+        return Answer(200, "application/json", 0.0, json.dumps(values).encode())
+
+    address = Address.of(f"https://collector.example/c/{vector['campaign']}")
+    collector = Collector(address, Signer(), Patience())
+    assert collector.ticket("", bytes.fromhex(vector["kept"])).hex() == vector["token"]
 
 
 # --- What the signer learns

@@ -58,7 +58,10 @@ export interface TicketOptions {
   /** The campaign's link, as `Device.open` takes it. */
   readonly link: string | URL;
   readonly invitation: string;
-  /** Keep it until the report is made: with the same seed an answer that was lost can be asked for again. */
+  /**
+   * Keep it until the report is made: with the same seed an answer that was lost can be asked for again. Under another
+   * key the request has nothing of the first one: two alike would show, to whoever has both keys, whose the ticket is.
+   */
   readonly seed: Bytes;
   readonly insecure?: boolean | undefined;
   readonly patience?: Partial<Patience> | undefined;
@@ -90,13 +93,14 @@ export async function requestTicket(options: TicketOptions): Promise<string> {
   };
   const { ticket_key: key } = await asked(() => transport.get(campaignUrl, ANSWER_BYTES, signal));
   if (key === null) throw new Refused("invitation", "not-offered");
-  const waiting = await blindTicket(seed, bytesOf(key) ?? refuse("key"), campaign);
+  const spki = bytesOf(key) ?? refuse("key");
+  const waiting = await blindTicket(await expand(seed, spki, 32), spki, campaign);
   const body = JSON.stringify({ invitation: code, blinded: textOf(waiting.blinded) });
   const { signature } = await asked(() => transport.post(`${campaignUrl}/tickets`, body, ANSWER_BYTES, signal));
   return textOf(finishTicket(waiting, bytesOf(signature) ?? refuse("signature")));
 }
 
-/** The ticket of a seed, ready to be signed under a campaign's key; `Refused` where the key is not as it must be. */
+/** The ticket of a seed for one key alone, ready to be signed under it; `Refused` where the key is not as it must be. */
 export async function blindTicket(seed: Bytes, key: Bytes, campaign: string): Promise<Blinded> {
   const modulus = modulusOf(key);
   const blind = 1n + (numberOf(await expand(seed, "blind", 320)) % (modulus - 1n));
@@ -164,10 +168,11 @@ async function encode(message: Bytes, salt: Bytes): Promise<bigint> {
   return numberOf(join(masked, hash, Uint8Array.of(0xbc)));
 }
 
-/** The first bytes of SHA-512 of the seed, a label and 0, 1, …. */
-async function expand(seed: Bytes, label: string, length: number): Promise<Bytes> {
+/** The first bytes of SHA-512 of the seed, a use and 0, 1, …. */
+async function expand(seed: Bytes, use: string | Bytes, length: number): Promise<Bytes> {
+  const label = typeof use === "string" ? new TextEncoder().encode(use) : use;
   const blocks = Array.from({ length: Math.ceil(length / 64) }, (_, count) =>
-    digest(512, seed, new TextEncoder().encode(label), Uint8Array.of(count)),
+    digest(512, seed, label, Uint8Array.of(count)),
   );
   return join(...(await Promise.all(blocks))).slice(0, length);
 }

@@ -1,8 +1,17 @@
 /** Tickets: the vectors of the RFCs and those shared with Python, what a device sends, and collectors that cheat. */
 
-import { constants, generateKeyPairSync, type KeyObject, privateDecrypt, verify } from "node:crypto";
+import {
+  constants,
+  createHash,
+  generateKeyPairSync,
+  type KeyObject,
+  privateDecrypt,
+  publicEncrypt,
+  verify,
+} from "node:crypto";
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest";
 import { unhex } from "../src/canonical.ts";
+import type { Answer, Transport } from "../src/collector.ts";
 import { Device, MemoryStorage, Refused, Unacknowledged } from "../src/index.ts";
 import { blindDrawn, blindTicket, finishTicket, invitationOf, requestTicket, ticketSeed } from "../src/ticket.ts";
 import { FakeCollector, PARIS, problem, type Reply } from "./collector.ts";
@@ -15,7 +24,7 @@ interface TicketsVector {
   >[];
   geoveil: {
     ticket_key: string;
-    tickets: { campaign: string; seed: string; blinded: string; signature: string; token: string }[];
+    tickets: { campaign: string; kept?: string; seed: string; blinded: string; signature: string; token: string }[];
   };
 }
 
@@ -63,6 +72,56 @@ class Issuer {
   sign(blinded: Uint8Array): Buffer {
     return privateDecrypt({ key: this.key, padding: constants.RSA_NO_PADDING }, blinded);
   }
+
+  /** What a signature is one of. */
+  signed(signature: Uint8Array): Buffer {
+    return publicEncrypt({ key: this.key, padding: constants.RSA_NO_PADDING }, signature);
+  }
+}
+
+/** SHA-2 of some bytes, one after another. */
+function sha(bits: 384 | 512, ...parts: Uint8Array[]): Buffer {
+  return createHash(`sha${bits}`).update(Buffer.concat(parts)).digest();
+}
+
+// --- A collector with two keys
+
+const numberOf = (data: Uint8Array): bigint => BigInt(`0x${hex(data)}`);
+const written = (number: bigint): Uint8Array => bytes(number.toString(16).padStart(512, "0"));
+
+/** The greatest common divisor, and what times the first number leaves it modulo the second. */
+function euclid(one: bigint, other: bigint): [bigint, bigint] {
+  let [rest, next, factor, following] = [other, one % other, 0n, 1n];
+  while (next) {
+    const quotient = rest / next;
+    [rest, next, factor, following] = [next, rest - quotient * next, following, factor - quotient * following];
+  }
+  return [rest, factor];
+}
+
+const modulo = (number: bigint, modulus: bigint): bigint => ((number % modulus) + modulus) % modulus;
+
+/**
+ * Whether a ticket and requests to two keys come of one seed, for whoever has the keys. The ticket gives its nonce and
+ * its salt, thus what it would be under either key, thus the factor of each request; and of all numbers only one that
+ * was drawn for both leaves both.
+ */
+async function links(token: Uint8Array, ...asked: [Issuer, Uint8Array][]): Promise<boolean> {
+  const encoded = asked[1]![0].signed(token.slice(98));
+  const blocks = [3, 4].map((at) => sha(384, encoded.subarray(207, 255), Uint8Array.of(0, 0, 0, at)));
+  const mask = Buffer.concat(blocks).subarray(15); // it begins at byte 144
+  const salt = Uint8Array.from(encoded.subarray(159, 207), (byte, at) => byte ^ mask[at]!);
+  const nonce = Uint8Array.from(token.slice(2, 34));
+  const challenge = bytes(`00020005${Buffer.from("paris").toString("hex")}000000`);
+  const sides = asked.map(async ([issuer, blinded]): Promise<[bigint, bigint]> => {
+    const { encoded, modulus } = await blindDrawn({ nonce, salt, blind: 1n }, spki(issuer.modulus), challenge);
+    const quotient = modulo(numberOf(blinded) * euclid(encoded, modulus)[1], modulus);
+    return [numberOf(issuer.sign(written(quotient))) - 1n, modulus - 1n];
+  });
+  const [[left, m], [right, n]] = (await Promise.all(sides)) as [[bigint, bigint], [bigint, bigint]];
+  const [common] = euclid(m, n);
+  const steps = modulo(((right - left) / common) * euclid(m / common, n / common)[1], n / common);
+  return (right - left) % common === 0n && left + m * steps < 1n << 2560n;
 }
 
 describe("asked of a collector", () => {
@@ -85,8 +144,11 @@ describe("asked of a collector", () => {
     status: 200,
     body: JSON.stringify({ signature: url(signature) }),
   });
+  /** What a device makes of its seed for a key. */
+  const seedFor = ({ modulus }: Issuer, from: Uint8Array) =>
+    Uint8Array.from(sha(512, from, spki(modulus), Uint8Array.of(0)).subarray(0, 32));
   const blinded = async (from = seed): Promise<Uint8Array> =>
-    (await blindTicket(from, spki(issuer.modulus), "paris")).blinded;
+    (await blindTicket(seedFor(issuer, from), spki(issuer.modulus), "paris")).blinded;
   const request = (attempts = 1): Promise<string> =>
     requestTicket({ link: collector.link, invitation: CODE, seed, patience: { attempts, firstS: 0 } });
   const refused = async (...replies: Reply[]): Promise<[string, string]> => {
@@ -124,6 +186,46 @@ describe("asked of a collector", () => {
     collector.next.push(...answers(), ...answers());
     expect(await request()).toBe(await request());
     expect(new Set(collector.reports.map(({ body }) => body)).size).toBe(1);
+  });
+
+  it("comes of the seed for its key, as Python makes that", async () => {
+    const [vector] = geoveil.tickets.filter(({ kept }) => kept);
+    collector.next.push(campaign(bytes(geoveil.ticket_key)), signed(bytes(vector!.signature)));
+    const asked = requestTicket({ link: collector.link, invitation: CODE, seed: bytes(vector!.kept!) });
+    expect(await asked).toBe(url(bytes(vector!.token)));
+    expect(JSON.parse(collector.reports[0]!.body)).toMatchObject({ blinded: url(bytes(vector!.blinded)) });
+  });
+
+  it("would tell which requests were its own, if one seed served two keys", async () => {
+    const [first, second] = [issuer, new Issuer()];
+    const blind = ({ modulus }: Issuer, from = seed) => blindTicket(from, spki(modulus), "paris");
+    const [one, other] = [await blind(first), await blind(second)];
+    const token = finishTicket(other, Uint8Array.from(second.sign(other.blinded)));
+    expect(await links(token, [first, one.blinded], [second, other.blinded])).toBe(true);
+    const another = await blind(first, ticketSeed());
+    expect(await links(token, [first, another.blinded], [second, other.blinded])).toBe(false);
+  });
+
+  it("tells nothing to a collector that spoils an answer and then shows another key", async () => {
+    const asked: [Issuer, Buffer][] = [];
+    const signer = (key: Issuer, spoils: boolean): Transport => ({
+      get: async () => said({ ticket_key: url(spki(key.modulus)) }),
+      async post(_, body) {
+        const blinded = Buffer.from((JSON.parse(body) as { blinded: string }).blinded, "base64url");
+        asked.push([key, blinded]);
+        return said({ signature: url(spoils ? key.sign(blinded).reverse() : key.sign(blinded)) });
+      },
+    });
+    const said = (values: object): Answer => {
+      const body = new TextEncoder().encode(JSON.stringify(values));
+      return { status: 200, media: "application/json", retryAfterS: 0, body };
+    };
+    const options = { link: collector.link, invitation: CODE, seed };
+    const spoiled = requestTicket({ ...options, transport: signer(issuer, true) });
+    await expect(spoiled).rejects.toMatchObject({ reason: "ticket", detail: "signature" });
+    const token = Buffer.from(await requestTicket({ ...options, transport: signer(new Issuer(), false) }), "base64url");
+    expect(asked.length).toBe(2);
+    expect(await links(token, ...asked)).toBe(false);
   });
 
   it("is waited for as the answer to a report is", async () => {
