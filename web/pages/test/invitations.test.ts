@@ -50,6 +50,22 @@ const kept = (page: Page): Promise<string> =>
     return JSON.stringify(all.result);
   });
 
+/** What the page keeps of invitations, in its hands: puts it back. */
+const holdKept = async (): Promise<() => Promise<void>> => {
+  const begin = async (mode: IDBTransactionMode): Promise<IDBObjectStore> => {
+    const request = indexedDB.open("geoveil-tickets");
+    await new Promise((resolve) => (request.onsuccess = resolve));
+    const store = request.result.transaction("ledger", mode).objectStore("ledger");
+    request.result.close();
+    return store;
+  };
+  const ended = (request: IDBRequest) => new Promise((resolve) => (request.onsuccess = resolve));
+  const reading = (await begin("readonly")).get("book");
+  await ended(reading);
+  const { book, version } = reading.result as { book: unknown; version: number };
+  return async () => void (await ended((await begin("readwrite")).put({ book, version: version + 9 }, "book")));
+};
+
 test("a link for one person counts one report, and nothing that is sent with it tells the invitation", async () => {
   const [code] = await codes(1);
   const before = [await standing(), await counted()] as [{ made: number; used: number }, number];
@@ -136,6 +152,25 @@ test("an invitation waits while a campaign is paused and goes with the list", as
   await third.locator('[data-reason="invitation"]').waitFor();
   expect(await third.locator("[data-reason]").innerText()).toBe("Not reported: An invitation is needed first.");
   await third.locator("#code").waitFor();
+  await visit.end();
+});
+
+test("another tab asks for no ticket once there is a report, though the first was closed before it forgot the code", async () => {
+  const [code] = await codes(1);
+  const visit = await Visit.begin(browser);
+  await arrive(visit.page, `#invitation=${code}`);
+  const other = await Visit.of(visit.context);
+  await arrive(other.page);
+  const held = await other.page.evaluateHandle(holdKept);
+  await sendAndWait(visit.page);
+  await expect.poll(() => kept(visit.page)).not.toContain(code!.replaceAll("-", ""));
+  await visit.page.close();
+  await held.evaluate((putBack) => putBack());
+  expect(await kept(other.page)).toContain(code!.replaceAll("-", ""));
+  const quiet = other.asked.length;
+  await sendAndWait(other.page);
+  expect(other.asked.slice(quiet)).toEqual([]);
+  await expect.poll(() => kept(other.page)).not.toContain(code!.replaceAll("-", ""));
   await visit.end();
 });
 

@@ -14,7 +14,7 @@ import {
   Unacknowledged,
 } from "@geoveil/client";
 import type { Bytes } from "../../../sdk/src/canonical.ts";
-import { FetchTransport } from "../../../sdk/src/collector.ts";
+import { Address, FetchTransport } from "../../../sdk/src/collector.ts";
 import { newKey } from "../../../sdk/src/keys.ts";
 import type { Cloud, Failure, Limits, Message, Offer, Question, Rule } from "./device.ts";
 
@@ -116,12 +116,13 @@ const CALLS = {
 
   /**
    * The ticket for the invitation that is kept, until the service says that it is good for none; undefined where
-   * another tab has reported with it.
+   * another tab has reported: whoever asked then would be known as one of those.
    */
   async ticket(link: string): Promise<string | undefined> {
     const { requestTicket } = await import("../../../sdk/src/ticket.ts");
     const wish = await wishFor(link);
-    if (!wish && "cell" in (await device!.offered())) return undefined;
+    const { name } = new Address(link);
+    if ((await device!.history()).some(({ campaign }) => campaign === name)) return undefined;
     if (!wish) throw new Refused("invitation", "needed"); // another tab has deleted the list
     try {
       return await requestTicket({ link, ...wish });
