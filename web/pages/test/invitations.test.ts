@@ -285,6 +285,40 @@ test("an operator makes a campaign with invitations, and has them once, as a fil
   await close();
 });
 
+test("an invitation is forgotten as soon as the report has its ticket, or the campaign is known to be over", async () => {
+  const [code, other] = (await codes(2)).map((each) => each.replaceAll("-", "")) as [string, string];
+  const visit = await Visit.begin(browser);
+  await arrive(visit.page, `#invitation=${code}`);
+  const reports = `**/api/campaigns/${id}/reports`;
+  await visit.context.route(reports, (route) => route.abort());
+  await visit.page.locator("#send-now").click();
+  await visit.page.locator("#send-again").waitFor();
+  await expect.poll(() => kept(visit.page)).not.toContain(code);
+  await visit.context.unroute(reports);
+  await visit.page.locator("#send-again").click();
+  await visit.page.locator(".receipt-good").waitFor(); // with the ticket
+  await visit.end();
+  const over = await service.campaign({ tickets: true });
+  for (const late of [true, false]) {
+    const visit = await Visit.begin(browser);
+    const { page, context } = visit;
+    const state = `**/api/campaigns/${over}`;
+    await context.route(state, (route) => route.fulfill({ json: running }));
+    const running = { name: "Lyon", state: "running", settings: {}, ticket_key: "" };
+    await page.goto(`${service.url}/c/${over}#invitation=${other}`);
+    if (late) {
+      await choosePlace(page);
+      expect(await kept(page)).toContain(other);
+      await context.unroute(state);
+      await service.call("PATCH", `/api/campaigns/${over}`, { state: "ended" });
+      await page.locator("#send-now").click();
+    }
+    await page.locator('[data-reason="ended"]').waitFor();
+    await expect.poll(() => kept(page)).not.toContain(other);
+    await visit.end();
+  }
+});
+
 test("other campaigns speak of no invitations, and where all is over none is kept", async () => {
   const other = await service.campaign();
   const { page, asked, close } = await operator(browser, service, other);

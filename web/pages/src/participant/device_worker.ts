@@ -47,7 +47,7 @@ class AnsweringStorage extends IndexedDbStorage {
   }
 }
 
-/** What this browser asks for a ticket with, by link: the same again until its report is counted. */
+/** What this browser asks for a ticket with, by link: the same again until its report is made. */
 type Wishes = Record<string, { readonly invitation: string; readonly seed: Bytes } | undefined>;
 
 /** Beside the ledger, and erased with it. */

@@ -164,9 +164,8 @@ function Participation({ campaign: { over, tickets }, onTrips }: ParticipationPr
     if (kept) setFailure((before) => (before?.reason === "invitation" ? undefined : before));
     setInvited({ kept, wrong: typed !== "" && !kept });
   };
-  /** Where no report can come of it any more. */
-  const forgetInvitation = async (made?: Sent): Promise<void> => {
-    const done = over || (made && made.state !== "sent");
+  /** Where no other report can come of it: one that is on its way has its ticket in the list. */
+  const forgetInvitation = async (done: unknown): Promise<void> => {
     if (tickets && done) await device.current!.call("forget", LINK).catch(() => undefined);
   };
   useEffect(() => {
@@ -182,7 +181,7 @@ function Participation({ campaign: { over, tickets }, onTrips }: ParticipationPr
     setForgotten(false);
     const invited = tickets && !over ? invite(invitationInAddress()) : Promise.resolve();
     void invited.then(takeInvitationOut); // now that it is kept
-    void invited.then(() => forgetInvitation());
+    void invited.then(() => forgetInvitation(over));
     proxy
       .call("open", LINK, limits, chosen)
       .then(
@@ -201,6 +200,7 @@ function Participation({ campaign: { over, tickets }, onTrips }: ParticipationPr
           else if (!MAY_CHOOSE.has(problem.reason)) setRule(undefined); // of a rule that fails nothing is told
           setFailure(problem);
           setStage("stuck");
+          void invited.then(() => forgetInvitation(problem.reason === "ended"));
         },
       )
       .then(readLedger);
@@ -253,6 +253,7 @@ function Participation({ campaign: { over, tickets }, onTrips }: ParticipationPr
         underWay.current = false;
         next.current?.focus(); // the button could not keep it while it was off
         if (problem.reason === "invitation") await invite(""); // it may be kept, as while the campaign is paused
+        void forgetInvitation(problem.reason === "ended");
         setFailure(problem);
         setStage(problem.reason === "changed" ? "stuck" : "open");
       },
