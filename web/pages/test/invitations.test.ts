@@ -174,6 +174,24 @@ test("another tab asks for no ticket once there is a report, though the first wa
   await visit.end();
 });
 
+test("an invitation that is refused in one tab takes none with it that another tab was given meanwhile", async () => {
+  const [code] = await codes(1);
+  const visit = await Visit.begin(browser);
+  await arrive(visit.page, "#invitation=22222-22222-22222-22222");
+  const other = await visit.context.newPage();
+  let answer = (): void => undefined;
+  const held = new Promise<void>((resolve) => (answer = resolve));
+  await visit.context.route(`**/api/campaigns/${id}/tickets`, (route) => held.then(() => route.continue()));
+  await visit.page.locator("#send-now").click();
+  await arrive(other, `#invitation=${code}`);
+  answer();
+  await visit.page.locator('[data-reason="invitation"]').waitFor();
+  expect(await visit.page.locator("[data-reason]").innerText()).toMatch(/does not know this invitation/);
+  expect(await kept(other)).toContain(code!.replaceAll("-", ""));
+  await sendAndWait(other);
+  await visit.end();
+});
+
 test("without an invitation nothing can be sent, and a code can be typed", async () => {
   const [code] = await codes(1);
   const visit = await Visit.begin(browser, { ...PHONE, reducedMotion: "reduce" });

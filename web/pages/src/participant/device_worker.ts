@@ -56,12 +56,13 @@ const wishes = new AnsweringStorage("geoveil-tickets");
 /** Problems of an invitation itself, at any time. */
 const WITHOUT_TICKET = new Set(["unknown-invitation", "invitation-used"]);
 
-/** Keep an invitation, before anything is asked with it; or forget the one that is kept. */
-async function keep(link: string, invitation?: string): Promise<void> {
+/** Keep an invitation, before anything is asked with it; or forget the one that is kept, if it is still this one. */
+async function keep(link: string, invitation?: string, only?: string): Promise<void> {
   for (;;) {
     const { book, version } = (await wishes.load()) ?? { book: {}, version: 0 };
     const kept = book as Wishes;
-    if (kept[link]?.invitation === invitation) return;
+    const now = kept[link]?.invitation;
+    if (now === invitation || (only && now !== only)) return;
     const changed: Wishes = { ...kept, [link]: invitation ? { invitation, seed: newKey() } : undefined };
     if (await wishes.save(changed, version)) return; // else another tab was quicker
   }
@@ -127,7 +128,8 @@ const CALLS = {
     try {
       return await requestTicket({ link, ...wish });
     } catch (problem) {
-      if (problem instanceof Refused && WITHOUT_TICKET.has(problem.detail)) await keep(link);
+      if (problem instanceof Refused && WITHOUT_TICKET.has(problem.detail))
+        await keep(link, undefined, wish.invitation);
       throw problem;
     }
   },
