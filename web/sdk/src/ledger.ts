@@ -47,7 +47,7 @@ export interface Charge extends Drawn, Promised {
   /** The slot that was sent, where the document has slots. */
   readonly slot?: number | undefined;
   /** The ticket that it counts with, where it needs one; until it is counted or refused. */
-  readonly ticket?: string | undefined;
+  ticket?: string | undefined;
 }
 
 /** A mechanism document as the ledger knows it. */
@@ -202,9 +202,12 @@ export class Ledger {
     });
   }
 
-  /** Erase the key of a campaign that has ended; what was reported stays. */
+  /** Erase the key of a campaign that has ended, and its tickets; what was reported stays. */
   end(campaign: string): Promise<void> {
-    return this.change((book) => erase(book.campaigns[campaign]));
+    return this.change((book) => {
+      erase(book.campaigns[campaign]);
+      for (const charge of book.charges) if (charge.campaign === campaign) delete charge.ticket;
+    });
   }
 
   forgetEnded(nowS: number): Promise<void> {

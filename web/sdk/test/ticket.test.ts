@@ -12,7 +12,7 @@ import {
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest";
 import { unhex } from "../src/canonical.ts";
 import type { Answer, Transport } from "../src/collector.ts";
-import { Device, MemoryStorage, Refused, Unacknowledged } from "../src/index.ts";
+import { Device, type DeviceOptions, MemoryStorage, Refused, Unacknowledged } from "../src/index.ts";
 import { blindDrawn, blindTicket, finishTicket, invitationOf, requestTicket, ticketSeed } from "../src/ticket.ts";
 import { FakeCollector, PARIS, problem, type Reply } from "./collector.ts";
 import { load } from "./vectors.ts";
@@ -350,6 +350,23 @@ describe("asked of a collector", () => {
       expect((await device.report(PARIS, { ticket: "late" })).acknowledged).toBe(true);
       expect(headers()).toEqual([undefined, undefined, 'PrivateToken token="late"']);
       expect((await device.standing()).reports).toBe(1);
+      expect(JSON.stringify(await device.history())).not.toContain("late");
+    });
+
+    it("is erased where its report never counts, or the campaign is known to be over", async () => {
+      const document = { status: 200, body: collector.document };
+      for (const ends of [false, true]) {
+        const ledger = new MemoryStorage();
+        const options = { maxEpsilonPerKm: 2, budgetPerKm: 10, ledger, again: "round", patience: { attempts: 1 } };
+        const device = await Device.open(collector.link, options as DeviceOptions);
+        collector.next.push(document, { status: 503 });
+        await expect(device.report(PARIS, { ticket: "once" })).rejects.toThrow(Unacknowledged);
+        expect(JSON.stringify(ledger.snapshot())).toContain("once");
+        collector.next.push(...(ends ? [] : [document]), problem(410, ends ? "campaign-ended" : "mechanism-expired"));
+        await expect(device.report(PARIS)).rejects.toThrow(Refused);
+        expect(JSON.stringify(ledger.snapshot())).not.toContain("once");
+        expect(await device.history()).toHaveLength(1);
+      }
     });
   });
 });
