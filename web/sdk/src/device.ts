@@ -250,8 +250,7 @@ export class Device {
     ends.forEach(checkLocate);
     if (oneOf("outside", outside, ["clamp", "refuse"]) === "refuse") console.warn(SILENCE_TELLS);
     const made = await this.drawn(ends, outside, signal).finally(() => signal?.throwIfAborted());
-    const charge = "cell" in made ? made : await made(ticket);
-    return this.delivered({ ...charge, ticket: charge.ticket ?? ticket }, signal); // an earlier one may lack it
+    return this.delivered("cell" in made ? made : await made(ticket), signal, ticket);
   }
 
   /** The report that was made already, or how to charge a new one, which was drawn: of a place, or both ends of a trip. */
@@ -329,11 +328,12 @@ export class Device {
     return nowS;
   }
 
-  /** Send a drawn report until it is acknowledged; one that already is stays here. */
-  private async delivered(charge: Charge, signal?: AbortSignal): Promise<Receipt> {
+  /** Send a drawn report until it is acknowledged, with a ticket if it lacks one; one that already is stays here. */
+  private async delivered(charge: Charge, signal?: AbortSignal, ticket?: string): Promise<Receipt> {
     if (charge.state === "refused") throw new Refused("problem", charge.problem, true);
     const receipt = await this.receipt(charge);
     if (receipt.acknowledged) return receipt;
+    if (!charge.ticket) await this.ledger.mark(charge.report, { ticket: (charge.ticket = ticket) });
     const waits = await this.collector.count(charge, signal).catch(async (problem: unknown) => {
       if (problem instanceof Refused) await this.note(charge, problem.detail);
       throw problem;
@@ -346,7 +346,11 @@ export class Device {
   /** Note what became of a report; where the ledger fails now, `flush` asks again. */
   private async note(charge: Charge, problem = ""): Promise<void> {
     try {
-      await this.ledger.mark(charge.report, problem ? "refused" : "acknowledged", problem);
+      await this.ledger.mark(charge.report, {
+        state: problem ? "refused" : "acknowledged",
+        problem,
+        ticket: undefined,
+      });
       if (problem === ENDED) await this.ledger.end(charge.campaign);
     } catch (failure) {
       if (!(failure instanceof Refused)) throw failure;

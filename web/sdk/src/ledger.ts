@@ -191,14 +191,11 @@ export class Ledger {
     });
   }
 
-  /** What became of a report, whose ticket has done its work; an acknowledged one stays so. */
-  mark(report: string, state: State, problem = ""): Promise<void> {
+  /** What became of a report, or the ticket that it lacked; an acknowledged one stays so. */
+  mark(report: string, values: Partial<Charge>): Promise<void> {
     return this.change((book) => {
-      book.charges = book.charges.map((charge) =>
-        charge.report === report && charge.state !== "acknowledged"
-          ? { ...charge, state, problem, ticket: undefined }
-          : charge,
-      );
+      const one = book.charges.find((charge) => charge.report === report && charge.state !== "acknowledged");
+      Object.assign(one ?? {}, values);
     });
   }
 

@@ -353,6 +353,18 @@ describe("asked of a collector", () => {
       expect(JSON.stringify(await device.history())).not.toContain("late");
     });
 
+    it("stays with a report that it followed, until that is counted", async () => {
+      const ledger = new MemoryStorage();
+      const [document, lost] = [{ status: 200, body: collector.document }, { status: 503 }];
+      collector.next.push(document, lost, lost, lost, lost);
+      const device = await open(ledger);
+      for (const ticket of [undefined, "late", "other"])
+        await expect(device.report(PARIS, { ticket })).rejects.toThrow(Unacknowledged);
+      expect(await (await open(ledger)).flush()).toEqual([]);
+      expect(await device.flush()).toHaveLength(1);
+      expect(headers()).toEqual([undefined, undefined, ...Array<string>(4).fill('PrivateToken token="late"')]);
+    });
+
     it("is erased where its report never counts, or the campaign is known to be over", async () => {
       const document = { status: 200, body: collector.document };
       for (const ends of [false, true]) {
