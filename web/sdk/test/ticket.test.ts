@@ -9,6 +9,7 @@ import {
   publicEncrypt,
   verify,
 } from "node:crypto";
+import { inspect } from "node:util";
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest";
 import { unhex } from "../src/canonical.ts";
 import type { Answer, Transport } from "../src/collector.ts";
@@ -308,6 +309,29 @@ describe("asked of a collector", () => {
     await expect(requestTicket({ link: collector.link, invitation: CODE, seed: seed.slice(1) })).rejects.toThrow(
       /seed/,
     );
+  });
+
+  it("is in nothing that is thrown, nor what it was made from", async () => {
+    const key = campaign(spki(issuer.modulus));
+    collector.next.push(key, signed(issuer.sign(await blinded()).reverse()), key, problem(409, "invitation-used"), key);
+    collector.next.push({ status: 503 });
+    const thrown: unknown[] = [];
+    for (let each = 0; each < 3; each++) thrown.push(await request().catch((why: unknown) => why));
+    const link = `${collector.link}#invitation=${CODE}`; // not to be given in the link
+    const limits = { maxEpsilonPerKm: 2, budgetPerKm: 10, ledger: new MemoryStorage(), patience: { attempts: 1 } };
+    thrown.push(await requestTicket({ link, invitation: CODE, seed }).catch((why: unknown) => why));
+    thrown.push(await Device.open(link, limits).catch((why: unknown) => why));
+    const device = await Device.open(collector.link, limits);
+    collector.next.push({ status: 200, body: collector.document }, { status: 503 });
+    thrown.push(await device.report(PARIS, { ticket: "the-ticket" }).catch((why: unknown) => why));
+    collector.next.push(problem(410, "mechanism-expired"));
+    thrown.push(await device.report(PARIS).catch((why: unknown) => why));
+    const names = thrown.map((why) => (why as Error).name);
+    const [invalid, refused] = ["InvalidInput", "Refused"];
+    expect(names).toEqual([refused, refused, refused, invalid, invalid, "Unacknowledged", refused]);
+    const told = inspect(thrown, { depth: Infinity, showHidden: true, maxArrayLength: Infinity });
+    for (const secret of [CODE, CODE.replaceAll("-", ""), hex(seed), url(seed), inspect(seed), "the-ticket"])
+      expect(told).not.toContain(secret);
   });
 
   describe("with a report", () => {
