@@ -31,6 +31,7 @@ def positions() -> Iterator[Figure]:
     """Each figure of promises between positions beside its yardstick."""
     yield from distances()
     yield from checks()
+    yield from many_cells()
     yield from closings()
     yield products()
 
@@ -105,6 +106,21 @@ def _certified(grid: Grid, law: Channel) -> float:
     """A certificate from the whole numbers alone."""
     assert isinstance(law, PositionalElastic)
     return PositionalElastic(grid, **law.parameters()).certificate.epsilon_per_km
+
+
+def many_cells() -> Iterator[Figure]:
+    """Whether more cells than least squares are done for make reports fall as steeply: β, at one promise."""
+    fewer, more = (Grid(rows=64, columns=columns, cell_km=1.0) for columns in (64, 96))
+    for epsilon in (0.25, 0.5, 1.0):
+        steepness, before = [], 0.0
+        for grid in (fewer, more):
+            before = process_time()
+            law = _designed(grid, city_prior(grid), epsilon, 0.0)
+            assert isinstance(law, PositionalElastic)
+            steepness.append(law.beta_per_km)
+        spent, share = process_time() - before, steepness[1] / steepness[0]
+        name = f"β of {more.size:,} cells, ε = {epsilon:g} per cell, camouflage 0"
+        yield Figure(name, spent, share, "×", 0.95, f"that of {fewer.size:,}", at_least=True)
 
 
 def closings() -> Iterator[Figure]:

@@ -13,7 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import geoveil as gv
-from geoveil.campaign.weights import flat_on_grid
+from geoveil.campaign import weights as weights_module
+from geoveil.campaign.weights import flat_on_grid, flat_weights
 from geoveil.errors import InvalidInput
 from geoveil.position import centres as centres_module
 from geoveil.position import grid_sums, position_certificate
@@ -645,9 +646,46 @@ def test_a_design_by_estimates_keeps_its_promise_as_closely(
     assert 0.99 * made.certificate.seen_per_km <= seen <= made.certified_epsilon_per_km
 
 
+def test_many_cells_leave_devices_room_to_check_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Flat weights would allow β = 0.99 ε, with a certificate of five times the cost."""
+
+    def designed(columns: int) -> Any:
+        grid = gv.Grid(rows=16, columns=columns, cell_km=1.0)
+        return gv.elastic(grid, epsilon_per_km=0.5, camouflage=0.0, between="positions")
+
+    assert designed(24).beta_per_km > 0.49
+    for module in (centres_module, weights_module):
+        monkeypatch.setattr(module, "MATRIX_LIMIT", 399)
+    many = designed(25)
+    assert many.beta_per_km == pytest.approx(0.955 * 0.5, rel=1e-6)
+    assert many.certified_epsilon_per_km <= 0.5
+    assert many.law.keeps(many.guarantee)
+
+
 def test_a_claim_over_a_grid_that_takes_minutes_to_check_is_not_believed() -> None:
     """300 × 300 cells at β·cell = 0.02: each place has all centres in its window."""
     law = grid_law(300, 300, 0.02, np.ones(90_000))
     assert law.work > position_certificate.MOST_WORK
     certificate = law.certify(0.04)
     assert (certificate.epsilon_per_km, certificate.places) == (np.inf, 0)
+
+
+@pytest.mark.parametrize(("rows", "columns"), [(30, 33), (7, 70)])
+@pytest.mark.parametrize("rim", [0, 1])
+def test_flat_weights_of_many_cells_are_those_of_fewer_stretched(
+    rows: int, columns: int, rim: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Above 4,096 cells of a rectangle; here above 400. Least squares of all cells are the yardstick."""
+    cone = RoundedCone(1.0, 0.87)
+    centres = Centres.of_grid(rows, columns, step=2, pitch_km=0.5, rim=rim)
+    direct = flat_weights(centres, cone, 1.0)
+    steep = Law(centres, direct, cone).estimate_per_km()
+    for module in (centres_module, weights_module):
+        monkeypatch.setattr(module, "MATRIX_LIMIT", 400)
+    cut = Centres.of_grid(rows, columns, step=2, pitch_km=0.5, rim=rim)
+    stretched = flat_weights(cut, cone, 1.0)
+    assert stretched == pytest.approx(direct, rel=0.03)
+    assert Law(cut, stretched, cone).estimate_per_km() == pytest.approx(steep, rel=1e-3)
+    if rim:  # what twenty steps from even weights come to
+        few = Law(cut, flat_on_grid(cut, cone), cone).estimate_per_km()
+        assert few > 1.01 * steep

@@ -46,6 +46,10 @@ _RANGE = 2.0**10
 _ALIKE, _NEAR, _CERTIFICATES = 0.03, 0.01, 8
 """Of many cells: up to this part apart two β share flat weights, so closely estimates are sought, and so many
 certificates are made at most."""
+_ROOM, _ROOM_CELL = 0.045, 0.5
+"""Of many cells, how far β stays below the promise at least, as a share of it, and up to which ε·cell; beyond
+it the room falls with the square. In it the first bounds of most squares lie; with less, devices take up to
+five times as long to check, and distances are that much shorter."""
 _TRIES = 6
 """Looks at the loss around the worst places between two certificates, at most."""
 
@@ -225,12 +229,16 @@ def _by_estimates(
     within, start = (near * _RANGE, near / _RANGE), [near * (1.0 + _NEAR), near * (1.0 - _NEAR)]
     beta = safe_root(build, about, start, within=within, tolerance=_NEAR, stride=_NEAR).at
     cell_km, worst = build.cell_km, []
+    room = _ROOM * min(1.0, _ROOM_CELL / (epsilon_per_km * cell_km)) ** 2
+    steepest = epsilon_per_km * (1.0 - room)
     for number in range(_CERTIFICATES):
+        beta = min(beta, steepest)
         if number < 2:
             build.settle(beta)
         mechanism = build(beta)
         over = excess(mechanism)
-        if -CLOSE <= over <= 0.0 or (over < 0.0 and number >= _CERTIFICATES // 2):
+        close = over >= -CLOSE or beta == steepest or number >= _CERTIFICATES // 2
+        if over <= 0.0 and close:
             return mechanism
         worst.append(mechanism.certificate.worst_km)
         loss = mechanism.law.around_worst_per_km(worst, cell_km / 2.0)

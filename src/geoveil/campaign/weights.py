@@ -16,6 +16,7 @@ from geoveil.errors import InvalidInput
 from geoveil.mechanism.elastic import exponential_kernel
 from geoveil.position.centres import Centres, Lattice
 from geoveil.position.cone import RoundedCone
+from geoveil.space import MATRIX_LIMIT
 from geoveil.space.space import Space
 
 _INSIDE = 1e-9
@@ -121,8 +122,8 @@ def least_leverage(kernel: Kernel, size: int) -> float:
 
 _SLOPE_WEIGHT = 3.0
 """How much more a slope of Z counts than its height: slopes are what costs ε."""
-_STEPS, _STEPS_OF_MANY = 300, 20
-"""Least squares end here at the latest; on large grids the rest moves no edge by more than a thousandth."""
+_STEPS, _STEPS_WITHIN_LIMITS = 300, 20
+"""Least squares end here at the latest; the second within city limits of more than 4,096 cells."""
 _FEW_PLACES = 1_024
 _ENTRIES = 1 << 20
 """Pairs of a position and a place that are looked at together."""
@@ -149,9 +150,12 @@ def flat_weights(
     Cost: one product of a matrix of about 12 (or 6) entries for every two places with itself, then some
     hundred with one of an entry for every two.
     """
-    if centres.lattice is not None:
-        return flat_on_grid(centres, cone, least)
-    return _Around(centres, cone, cell_km, ways=0).flat()
+    lattice = centres.lattice
+    if lattice is None:
+        return _Around(centres, cone, cell_km, ways=0).flat()
+    if lattice.many and len(lattice.cells) == lattice.rows * lattice.columns:
+        return _stretched(centres, lattice, cone, least)
+    return flat_on_grid(centres, cone, least)
 
 
 def least_loss_weights(
@@ -315,7 +319,31 @@ def flat_on_grid(centres: Centres, cone: RoundedCone, least: float = LEAST_SHARE
         gradient = (scipy.fft.rfft2(off, shape) * turned).sum(axis=(0, 1))
         return float((off**2).sum()), 2.0 * lattice.gather(scipy.fft.irfft2(gradient, shape))
 
-    return _least(loss, centres.size, least, _STEPS_OF_MANY if lattice.many else _STEPS)
+    return _least(loss, centres.size, least, _STEPS_WITHIN_LIMITS if lattice.many else _STEPS)
+
+
+def _stretched(centres: Centres, lattice: Lattice, cone: RoundedCone, least: float) -> FloatArray:
+    """Flat weights of many cells: those of a smaller rectangle, its middle row and column many times over.
+
+    Far from all edges weights hardly vary, and least squares from even weights would take hundreds of steps
+    of all cells to come from the edges to the middle.
+    """
+    rows, columns, side = lattice.within.rows, lattice.within.columns, math.isqrt(MATRIX_LIMIT)
+    height = min(rows, max(side, MATRIX_LIMIT // columns))
+    width = min(columns, max(side, MATRIX_LIMIT // rows))
+    part = Centres.of_grid(
+        height, width, step=lattice.step, pitch_km=centres.pitch_km, rim=lattice.rim
+    )
+    weights = flat_on_grid(part, cone, least)
+    assert part.lattice is not None
+    sides = zip((rows, columns), (height, width), strict=True)
+    north, east = (
+        np.insert(np.arange(size + 2 * lattice.rim), middle, np.full(whole - size, middle))
+        for whole, size in sides
+        for middle in (lattice.rim + size // 2,)
+    )
+    stretched = lattice.gather(part.lattice.spread(weights)[np.ix_(north, east)])
+    return stretched / stretched.sum()
 
 
 Loss = Callable[[FloatArray], tuple[float, FloatArray]]
