@@ -333,7 +333,7 @@ export class Device {
     if (charge.state === "refused") throw new Refused("problem", charge.problem, true);
     const receipt = await this.receipt(charge);
     if (receipt.acknowledged) return receipt;
-    if (!charge.ticket) await this.ledger.mark(charge.report, { ticket: (charge.ticket = ticket) });
+    if (ticket) await this.ledger.mark(charge.report, { ticket: (charge.ticket ??= ticket) });
     const waits = await this.collector.count(charge, signal).catch(async (problem: unknown) => {
       if (problem instanceof Refused) await this.note(charge, problem.detail);
       throw problem;
