@@ -11,7 +11,7 @@ import pytest
 import geoveil as gv
 from geoveil.document import exact as exact_module
 from geoveil.document.exact import integer_rows, scan
-from geoveil.errors import InvalidInput, TooLarge
+from geoveil.errors import InvalidInput, TooLarge, Unsupported
 
 TOTAL = 2**62
 
@@ -197,3 +197,10 @@ def test_a_thousand_cells_are_certified_exactly() -> None:
     certificate = gv.certify(gv.ExactTable(gv.Elastic(grid, beta_per_km=1.0, weights=weights)))
     assert certificate.holds
     assert certificate.exact
+
+
+def test_a_table_of_cells_is_not_made_of_a_law_between_positions() -> None:
+    grid = gv.Grid(rows=2, columns=3, cell_km=0.5)
+    law = gv.elastic(grid, epsilon_per_km=1.0, camouflage=0.0, between="positions")
+    with pytest.raises(Unsupported, match="cannot keep a promise between positions"):
+        gv.ExactTable(law)

@@ -306,3 +306,12 @@ def test_a_crowd_is_drawn_for_in_squares_and_a_few_people_one_by_one() -> None:
     assert made.pop() == 7
     law.sample(np.zeros((100_000, 2), dtype=np.int64), seeded(1))
     assert sum(made) < 1_000, "whoever was refused six times"
+
+
+def test_weights_of_many_cells_keep_their_first_twelve_bits() -> None:
+    weights = np.concatenate((np.arange(1, 20_000), 2 ** np.arange(12, 31) - 1))
+    short = whole_law.leading_bits(weights)
+    assert (short[weights < 2**12] == weights[weights < 2**12]).all()
+    assert (np.abs(short - weights) * 2**12 <= weights).all()
+    for number in short.tolist():
+        assert number >> (number & -number).bit_length() - 1 < 2**12
