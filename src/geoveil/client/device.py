@@ -50,7 +50,7 @@ _OF_TRIPS = (
 )
 _AHEAD = (
     " Some reports bear a later date than this device's clock shows: it was wrong then, or is now. "
-    "The lifetime limit counts them all, the limits of a day and a year those near today."
+    "The lifetime limit counts them all; the others those near today."
 )
 
 

@@ -37,7 +37,7 @@ const OF_TRIPS =
   "begin and end so far apart.";
 const AHEAD =
   " Some reports bear a later date than this device's clock shows: it was wrong then, or is now. " +
-  "The lifetime limit counts them all, the limits of a day and a year those near today.";
+  "The lifetime limit counts them all; the others those near today.";
 
 /** One report that left the device; `lat` and `lng` are the centre of the *sent* cell, for a map. */
 export interface Receipt extends Promised {
