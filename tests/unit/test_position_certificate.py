@@ -647,7 +647,7 @@ def test_a_design_by_estimates_keeps_its_promise_as_closely(
 
 
 def test_many_cells_leave_devices_room_to_check_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Flat weights would allow β = 0.99 ε, with a certificate of five times the cost."""
+    """Flat weights would allow β = 0.99 ε, with a certificate of many times the cost."""
 
     def designed(columns: int) -> Any:
         grid = gv.Grid(rows=16, columns=columns, cell_km=1.0)

@@ -48,8 +48,8 @@ _ALIKE, _NEAR, _CERTIFICATES = 0.03, 0.01, 8
 certificates are made at most."""
 _ROOM, _ROOM_CELL = 0.045, 0.5
 """Of many cells, how far β stays below the promise at least, as a share of it, and up to which ε·cell; beyond
-it the room falls with the square. In it the first bounds of most squares lie; with less, devices take up to
-five times as long to check, and distances are that much shorter."""
+it the room falls with the square. In it the first bounds of most squares lie: without it devices take many
+times as long to check, for distances that are 4 % shorter at most."""
 _TRIES = 6
 """Looks at the loss around the worst places between two certificates, at most."""
 
