@@ -11,10 +11,20 @@ import geoveil as gv
 from geoveil.arrays import FloatArray
 from geoveil.channel.channel import Tally
 from geoveil.channel.guarantee import BetweenPositions
+from geoveil.channel.operator import StackedOperator
 from geoveil.estimate import CrossValidated, IterativeBayesianUpdate, Steps
+from geoveil.estimate import objective as objectives
 from geoveil.estimate.em import maximise
 from geoveil.estimate.fitted import Observations
-from geoveil.estimate.objective import Objective, em_path, pooled, shared_path
+from geoveil.estimate.objective import (
+    Objective,
+    em_path,
+    em_point,
+    point_after,
+    pooled,
+    shared_path,
+    shares_steps,
+)
 from geoveil.position.positional import PositionalElastic
 from geoveil.position.whole_law import WholeLaw
 
@@ -47,7 +57,8 @@ def rounds_of(apart: float) -> list[Tally]:
 
 @pytest.fixture
 def alike(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As if there were more than 4,096 cells."""
+    """As if there were more than 512 cells, and all of one promise."""
+    monkeypatch.setattr(objectives, "SMALL_ROWS", 0)
     monkeypatch.setattr(PositionalElastic, "alike", "one promise")
 
 
@@ -132,15 +143,28 @@ def test_few_rounds_and_small_maps_take_every_step() -> None:
     observations, counts, _ = observed(0.1)
     assert pooled(observations.operator, counts) is None  # 144 cells
     assert pooled(observations.tallies[0].channel, counts[: GRID.size]) is None
-    estimate = IterativeBayesianUpdate(CrossValidated(repeats=1)).fit(observations.tallies[:3])
+    estimate = IterativeBayesianUpdate(CrossValidated(repeats=1)).fit(observations.tallies[:1])
     assert "sharing steps" not in estimate.stopped
 
 
-def test_mechanisms_of_many_cells_and_one_promise_are_alike() -> None:
-    wide = gv.Grid(rows=65, columns=64, cell_km=1.0)
+def test_mechanisms_of_one_promise_are_alike_and_share_steps_above_512_unknowns() -> None:
     generator = np.random.default_rng(2)
-    laws = [law(generator.uniform(0.5, 1.0, wide.size), slope, wide) for slope in (0.8, 0.7)]
-    assert laws[0].alike == laws[1].alike == "1 per km between positions"
-    places = [each.places(2) for each in laws]
-    assert [place and place.alike for place in places] == [laws[0].alike] * 2
-    assert law(np.ones(GRID.size)).alike is None
+    for grid, shared in ((GRID, False), (gv.Grid(rows=20, columns=27, cell_km=1.0), True)):
+        weights = generator.uniform(0.5, 1.0, (4, grid.size))
+        slopes = (0.8, 0.75, 0.72, 0.7)
+        laws = [law(of, slope, grid) for of, slope in zip(weights, slopes, strict=True)]
+        assert {each.alike for each in laws} == {"1 per km between positions"}
+        places = [each.places(2) for each in laws]
+        assert {place and place.alike for place in places} == {laws[0].alike}
+        assert shares_steps(StackedOperator(laws)) == shared
+        assert shares_steps(StackedOperator([place for place in places if place]))  # 4 × 144, too
+
+
+def test_what_is_made_after_some_steps_is_what_every_step_leads_to(alike: None) -> None:
+    observations, counts, start = observed(0.1)
+    both = np.stack([counts, counts[::-1]])
+    starts = np.tile(start, (2, 1))
+    shared = point_after(observations.operator, both, starts, STEPS)
+    plain = em_point(Objective(observations.operator, both), starts, STEPS)
+    assert far(shared.theta[0], plain.theta[0]) < 1e-4
+    assert far(shared.theta[1], plain.theta[1]) < 1e-4

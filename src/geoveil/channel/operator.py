@@ -59,7 +59,7 @@ class Operator(ReadOnly, ABC):
 
     alike: Hashable | None = None
     """What operators have in common that are nearly one another times factors of rows and of columns, such as
-    the mechanisms of a campaign's rounds; ``None`` where that is not known, or they are small."""
+    the mechanisms of a campaign's rounds; ``None`` where that is not known."""
 
     # -- may be overridden: where products go through an FFT -------------------------------------
 

@@ -17,7 +17,7 @@ from geoveil.errors import InvalidInput, number_of
 from geoveil.estimate import bars, fitted, stopping
 from geoveil.estimate.em import Accelerator, check_accelerator, maximise
 from geoveil.estimate.identifiability import tell_apart
-from geoveil.estimate.objective import Objective, Point, em_path, em_point, full_support
+from geoveil.estimate.objective import Objective, Point, em_path, full_support, point_after
 from geoveil.estimate.uncertainty import FisherInformation, Uncertainty
 from geoveil.estimate.uneven import MAP_SHOWS, PlacesOfAll
 from geoveil.space import Points
@@ -289,8 +289,8 @@ class IterativeBayesianUpdate:
             operator, first = unknowns.operator, unknowns.start
             if self.accelerate is None:
                 starts = np.broadcast_to(first, (*counts.shape[:-1], first.size))
-                objective = Objective(operator, counts)
-                reached = em_point(objective, starts, max(steps * carry_on, _LEAST_STEPS))
+                last = max(steps * carry_on, _LEAST_STEPS)
+                reached = point_after(operator, counts, starts, last)
                 return unknowns.by_cell(host_array(reached.theta))
             how: dict[str, Any] = {"stop": self.stop, "accelerate": self.accelerate}
             fits = [

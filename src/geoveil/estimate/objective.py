@@ -10,7 +10,7 @@ from typing import Any, TypeGuard
 import numpy as np
 
 from geoveil.arrays import ArrayLike, FloatArray, IntArray, distribution, uniform, vector
-from geoveil.channel.observed import ObservedColumns
+from geoveil.channel.observed import SMALL_ROWS, ObservedColumns
 from geoveil.channel.operator import DenseOperator, Operator, StackedOperator
 from geoveil.errors import InvalidInput
 
@@ -173,9 +173,12 @@ def em_point(objective: Objective, start: FloatArray, steps: int) -> Point:
 
 
 def shares_steps(operator: Operator) -> TypeGuard[StackedOperator]:
-    """Whether rounds that are alike are so many that sharing steps takes at most half as long."""
-    return isinstance(operator, StackedOperator) and (
-        2 * len(_alike(operator)) <= len(operator.parts)
+    """Whether rounds that are alike are so many that sharing steps takes at most half as long; of so few
+    unknowns that a product with a matrix is made, every step is of all rounds."""
+    return (
+        isinstance(operator, StackedOperator)
+        and operator.shape[0] > SMALL_ROWS
+        and 2 * len(_alike(operator)) <= len(operator.parts)
     )
 
 
@@ -238,6 +241,13 @@ def shared_path(
             theta = em_step(near)
         step += stride
         point = objective.at(theta)
+
+
+def point_after(operator: Operator, weights: FloatArray, start: FloatArray, steps: int) -> Point:
+    """Where so many steps lead, of which rounds that are alike share some."""
+    objective, few = Objective(operator, weights), pooled(operator, weights)
+    path = shared_path(objective, few, start, steps)
+    return next(point for step, point in path if step == steps)
 
 
 def _ratio(above: FloatArray, below: FloatArray) -> FloatArray:

@@ -219,9 +219,9 @@ class PositionalElastic(Mechanism):
 
     @cached_property
     def alike(self) -> str | None:  # type: ignore[override]
-        """The promise, where there are more cells than a matrix is made of."""
-        lattice, promise = self.centres.lattice, self.guarantee
-        if lattice is None or not lattice.many:
+        """The promise, on a grid."""
+        promise = self.guarantee
+        if self.centres.lattice is None:
             return None
         assert isinstance(promise, BetweenPositions)
         return f"{promise.epsilon_per_km:.2g} per km between positions"

@@ -21,7 +21,7 @@ from geoveil.channel.operator import Operator
 from geoveil.errors import InvalidInput, Unsupported
 from geoveil.estimate import CrossValidated, IterativeBayesianUpdate, Steps
 from geoveil.estimate.fitted import Estimate, Observations
-from geoveil.estimate.objective import Objective, em_point
+from geoveil.estimate.objective import Objective, point_after
 from geoveil.estimate.uncertainty import MATRIX_CELLS
 from geoveil.estimate.uneven import MAP_SHOWS, PlacesOfAll, crowds_show
 from geoveil.space.space import MATRIX_LIMIT
@@ -463,7 +463,7 @@ def batches(size: int, operator: Operator) -> Iterator[slice]:
 def after_steps(operator: Operator, counts: FloatArray, steps: int) -> FloatArray:
     """(data sets, rows): the model after plain steps from uniform, for counts (data sets, columns)."""
     starts = np.tile(uniform(operator.shape[0]), (len(counts), 1))
-    return em_point(Objective(operator, counts), starts, steps).theta
+    return point_after(operator, counts, starts, steps).theta
 
 
 def _standardised(counted: FloatArray, expected: FloatArray) -> FloatArray:
