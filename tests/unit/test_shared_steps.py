@@ -57,8 +57,8 @@ def rounds_of(apart: float) -> list[Tally]:
 
 @pytest.fixture
 def alike(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As if there were more than 512 cells, and all of one promise."""
-    monkeypatch.setattr(objectives, "SMALL_ROWS", 0)
+    """As if there were more cells, and all of one promise."""
+    monkeypatch.setattr(objectives, "QUICK_ENTRIES", 0)
     monkeypatch.setattr(PositionalElastic, "alike", "one promise")
 
 
@@ -141,23 +141,23 @@ def test_cross_validation_chooses_as_with_every_step(
 
 def test_few_rounds_and_small_maps_take_every_step() -> None:
     observations, counts, _ = observed(0.1)
-    assert pooled(observations.operator, counts) is None  # 144 cells
+    assert pooled(observations.operator, counts) is None  # 144 cells, eight rounds
     assert pooled(observations.tallies[0].channel, counts[: GRID.size]) is None
     estimate = IterativeBayesianUpdate(CrossValidated(repeats=1)).fit(observations.tallies[:1])
     assert "sharing steps" not in estimate.stopped
 
 
-def test_mechanisms_of_one_promise_are_alike_and_share_steps_above_512_unknowns() -> None:
+def test_rounds_of_one_promise_are_alike_and_share_steps_unless_these_are_quick() -> None:
     generator = np.random.default_rng(2)
-    for grid, shared in ((GRID, False), (gv.Grid(rows=20, columns=27, cell_km=1.0), True)):
-        weights = generator.uniform(0.5, 1.0, (4, grid.size))
-        slopes = (0.8, 0.75, 0.72, 0.7)
-        laws = [law(of, slope, grid) for of, slope in zip(weights, slopes, strict=True)]
-        assert {each.alike for each in laws} == {"1 per km between positions"}
-        places = [each.places(2) for each in laws]
-        assert {place and place.alike for place in places} == {laws[0].alike}
-        assert shares_steps(StackedOperator(laws)) == shared
-        assert shares_steps(StackedOperator([place for place in places if place]))  # 4 × 144, too
+    slopes = np.linspace(0.8, 0.7, 12)
+    laws = [law(generator.uniform(0.5, 1.0, GRID.size), float(slope)) for slope in slopes]
+    assert {each.alike for each in laws} == {"1 per km between positions"}
+    places = [place for each in laws if (place := each.places(2))]
+    assert {place.alike for place in places} == {laws[0].alike}
+    assert not shares_steps(StackedOperator(laws))  # 144 × 12 · 144 < 2¹⁸
+    assert shares_steps(StackedOperator([*laws, laws[0]]))
+    assert shares_steps(StackedOperator(places[:4]))  # 4 · 144 × 4 · 144
+    assert not shares_steps(StackedOperator(places[:3]))
 
 
 def test_what_is_made_after_some_steps_is_what_every_step_leads_to(alike: None) -> None:

@@ -17,11 +17,13 @@ from geoveil.channel.operator import (
 LOOP_NOISE = 1e-9
 """A law this far below the largest may be rounding noise of an FFT; its column is then taken exactly."""
 TINY = 1e-300
-SMALL_ROWS, _SMALL_COLUMNS = 512, 256
+_SMALL_ROWS, _SMALL_COLUMNS = 512, 256
 """Up to so many rows, or columns of a part, a product with a matrix beats any structure.
 
 More rows than that are places in cells, with as many FFTs as a cell has places: both ways grow with
 them alike, and the columns say which is faster."""
+_MANY_VECTORS, _MANY_ENTRIES = 32, 1 << 22
+"""For so many vectors at once it does with twice as many columns, while these are so few entries."""
 
 
 class ObservedColumns:
@@ -40,7 +42,8 @@ class ObservedColumns:
         self.observations = chosen
         """Which columns these are."""
         parts = len(operator.parts) if isinstance(operator, StackedOperator) else 1
-        small = rows <= SMALL_ROWS or columns <= _SMALL_COLUMNS * parts
+        many = weights.size >= _MANY_VECTORS * columns and rows * columns <= _MANY_ENTRIES
+        small = rows <= _SMALL_ROWS or columns <= (1 + many) * _SMALL_COLUMNS * parts
         if not elsewhere and (operator.exact or small) and rows * chosen.size <= EXACT_ENTRIES:
             everything = np.array_equal(chosen, np.arange(columns))
             dense = isinstance(operator, DenseOperator) and everything

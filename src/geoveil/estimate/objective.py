@@ -10,10 +10,12 @@ from typing import Any, TypeGuard
 import numpy as np
 
 from geoveil.arrays import ArrayLike, FloatArray, IntArray, distribution, uniform, vector
-from geoveil.channel.observed import SMALL_ROWS, ObservedColumns
+from geoveil.channel.observed import ObservedColumns
 from geoveil.channel.operator import DenseOperator, Operator, StackedOperator
 from geoveil.errors import InvalidInput
 
+QUICK_ENTRIES = 1 << 18
+"""Up to so many unknowns × reports every step is one of all rounds."""
 _LONGEST = 6
 """All rounds are looked at again after one more step for every so many that were made, at the latest."""
 _MOVED = 1e-3
@@ -173,11 +175,11 @@ def em_point(objective: Objective, start: FloatArray, steps: int) -> Point:
 
 
 def shares_steps(operator: Operator) -> TypeGuard[StackedOperator]:
-    """Whether rounds that are alike are so many that sharing steps takes at most half as long; of so few
-    unknowns that a product with a matrix is made, every step is of all rounds."""
+    """Whether rounds that are alike are so many that sharing steps takes at most half as long, and have so
+    many unknowns and reports that a step takes time."""
     return (
         isinstance(operator, StackedOperator)
-        and operator.shape[0] > SMALL_ROWS
+        and math.prod(operator.shape) > QUICK_ENTRIES
         and 2 * len(_alike(operator)) <= len(operator.parts)
     )
 

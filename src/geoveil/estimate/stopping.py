@@ -228,7 +228,7 @@ class CrossValidated:
     Dealing a count of n into parts is a multinomial draw, so the cost does not depend on the number
     of reports; all parts advance together as one batch, folds·repeats times the cost of a step (from four
     million cells on they take turns, and one vector of each is held beside one ascent). Rounds that are
-    alike share steps (:func:`~geoveil.estimate.objective.shared_path`) above 512 unknowns: the number is
+    alike share steps where these take time (:func:`~geoveil.estimate.objective.shared_path`): the number is
     then tried only where all of them are looked at, from the twelfth on after a sixth more steps. Where maps
     are so large, or rounds so many, that parts × observations exceed 2²¹, fewer parts are left out, at least
     two: over so many observations each of them says nearly the same.
