@@ -11,7 +11,7 @@ import geoveil as gv
 from geoveil.arrays import FloatArray
 from geoveil.channel.channel import Tally
 from geoveil.errors import InvalidInput
-from geoveil.estimate.mixture import held_between, held_to_seed, held_within
+from geoveil.estimate.bounds import held_between, held_to_seed, held_within
 
 TOWN = gv.Grid(rows=6, columns=6, cell_km=1.0)
 

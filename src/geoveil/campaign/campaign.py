@@ -19,8 +19,8 @@ from geoveil.channel.channel import Channel, Tally
 from geoveil.document.canonical import canonical_bytes, file_json
 from geoveil.errors import InvalidFile, InvalidInput, number_of
 from geoveil.estimate import AverageOfEstimates, Estimate
+from geoveil.estimate.bounds import held_to_seed
 from geoveil.estimate.fitted import A_TALLY
-from geoveil.estimate.mixture import held_to_seed
 from geoveil.files import replaced_file
 from geoveil.space import Space, space_from_dict
 from geoveil.space.space import checked_space

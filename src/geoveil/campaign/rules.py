@@ -79,7 +79,7 @@ class PromiseRule:
     ``guarded`` a :class:`~geoveil.verify.guard.GuardedUpdate` estimates, at the cost of some hundred
     estimates at every close. ``trusted_seed`` says that the reports of the first round, those that come
     before it closes, are known to be honest: later estimates are held to its error bars
-    (:func:`~geoveil.estimate.mixture.held_to_seed`).
+    (:func:`~geoveil.estimate.bounds.held_to_seed`).
     Mechanisms after the first are designed for the estimate averaged over neighbouring cells
     (:func:`averaged`). ``between="positions"`` promises between any two positions, as every campaign of the
     service does. ``promises_per_km`` are several promises that people choose among, each with a mechanism

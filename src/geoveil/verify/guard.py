@@ -14,9 +14,9 @@ from geoveil.arrays import FloatArray, IntArray, count, indices, one_blas_thread
 from geoveil.channel.channel import Channel, Tally
 from geoveil.errors import TooLarge, number_of
 from geoveil.estimate import Estimate, Estimator, IterativeBayesianUpdate, Steps
+from geoveil.estimate.bounds import held, held_between
 from geoveil.estimate.fakes import FakesRange, MapAndFakes, Suspect, honest_operator
 from geoveil.estimate.fitted import Observations
-from geoveil.estimate.mixture import held, held_between
 from geoveil.space.space import Space
 from geoveil.verify.alarm import AlarmResult, PoisoningAlarm
 
