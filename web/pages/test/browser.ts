@@ -8,7 +8,7 @@ import {
   type Page,
   type Request,
 } from "playwright-core";
-import { ARGUMENTS, executablePath } from "../../sdk/test/browser.ts";
+import { executablePath, started } from "../../sdk/test/browser.ts";
 
 /** Where the service is; empty where these tests were not started by it. */
 export const SERVICE = process.env["GEOVEIL_SERVICE"] ?? "";
@@ -35,8 +35,7 @@ let running: Promise<Browser> | undefined;
 
 /** The one browser of all files, which run one after another in one process and end it with them. */
 export function launch(): Promise<Browser> {
-  const args = [...ARGUMENTS, "--js-flags=--single-threaded --no-opt"]; // no page computes for long
-  return (running ??= chromium.launch({ executablePath: executablePath!, args }));
+  return (running ??= started(chromium, "--js-flags=--single-threaded --no-opt")); // no page computes for long
 }
 
 /** A tab in a profile of its own, and everything that it asks for and complains about. */

@@ -1,7 +1,7 @@
 /** A real browser, where there is one. */
 
 import { existsSync } from "node:fs";
-import type { Page } from "playwright-core";
+import type { Browser, BrowserType, Page } from "playwright-core";
 import type { InBrowser } from "./in_browser.ts";
 
 declare global {
@@ -18,7 +18,7 @@ const PROGRAMS = ["chromium-headless-shell", "chromium", "chromium-browser", "go
 export const executablePath = PROGRAMS.find(existsSync);
 
 /** Little of what the browser does beside the pages is needed here, and threads only cost: a quarter less processor. */
-export const ARGUMENTS = [
+const ARGUMENTS = [
   ...(process.getuid?.() === 0 ? ["--no-sandbox"] : []),
   "--disable-gpu",
   "--disable-3d-apis", // no WebGL
@@ -29,6 +29,12 @@ export const ARGUMENTS = [
   "--renderer-process-limit=1",
   "--num-raster-threads=1",
 ];
+
+/** On a busy machine Chromium crashes now and then as it starts, before any test has begun: it is started once more. */
+export function started(chromium: BrowserType, ...more: string[]): Promise<Browser> {
+  const launch = () => chromium.launch({ executablePath: executablePath!, args: [...ARGUMENTS, ...more] });
+  return launch().catch(launch);
+}
 
 /** A tab with the page that {@link FakeCollector.serve} serves. */
 export async function tabOf(context: { newPage(): Promise<Page> }, origin: string): Promise<Page> {

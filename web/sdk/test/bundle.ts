@@ -3,14 +3,14 @@
 import { fileURLToPath } from "node:url";
 import { type Browser, chromium } from "playwright-core";
 import { build } from "vite";
-import { ARGUMENTS, executablePath } from "./browser.ts";
+import { started } from "./browser.ts";
 
 let running: Promise<Browser> | undefined;
 let made: Promise<string> | undefined;
 
 /** The one browser of all files, which run one after another in one process and end it with them. */
 export function launch(): Promise<Browser> {
-  return (running ??= chromium.launch({ executablePath: executablePath!, args: ARGUMENTS }));
+  return (running ??= started(chromium));
 }
 
 /** What runs inside it, bundled once. */
