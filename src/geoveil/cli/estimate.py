@@ -335,7 +335,7 @@ def _tell_slots(
 ) -> None:
     """The outcome for people or for machines; ``about`` is what the file says, and its name."""
     small, minimum = about["slots_without_a_map"], about["minimum_reports"]
-    have = f"{number_of(len(small), 'slot')} {'has' if len(small) == 1 else 'have'}"
+    have = number_of(len(small), "slot has", "slots have")
     few = f"{have} fewer than {number_of(minimum, 'report')} and no map" if small else ""
     reports = number_of(maps.pooled.total, "report")
     console.result(

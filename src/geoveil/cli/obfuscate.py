@@ -276,8 +276,8 @@ def _coverage(counted: gv.Tally | TripTally) -> str:
     reported, beside = int((named > 0).sum()), counted.total - int(named.sum())
     cells = f"{reported:,} of {named.size:,} cells {'was' if reported == 1 else 'were'} reported"
     if counted.counts.size > named.size:
-        name = "names" if beside == 1 else "name"
-        cells += f", and {number_of(beside, 'report')} {name} a place beside the map"
+        names = number_of(beside, "report names", "reports name")
+        cells += f", and {names} a place beside the map"
     return cells
 
 

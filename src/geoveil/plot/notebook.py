@@ -76,8 +76,8 @@ def _page_of_tally(thing: Tally) -> str:
         return _page("Tally", about, "")
     beside = thing.total - int(reports.sum())
     if beside > 0:
-        name = "names" if beside == 1 else "name"
-        about["beside the map"] = f"{number_of(beside, 'report')} {name} no cell of it"
+        names = number_of(beside, "report names", "reports name")
+        about["beside the map"] = f"{names} no cell of it"
     total = max(thing.total, 1)
     return _page("Tally", about, small_map(thing.space, reports / total))
 

@@ -65,8 +65,7 @@ def _tally_figure(result: Tally, title: str | None) -> Figure:
         "These are noisy reports, not places of people.",
     ]
     if beside > 0:
-        name = "names" if beside == 1 else "name"
-        notes.append(f"{number_of(beside, 'report')} {name} no cell of the map.")
+        notes.append(f"{number_of(beside, 'report names', 'reports name')} no cell of the map.")
     panel = maps.Panel("share of the reports", named / max(result.total, 1))
     figure = _figure(result.space, 1)
     maps.draw_on_one_scale(
