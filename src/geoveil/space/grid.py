@@ -103,9 +103,11 @@ class Grid(MapSpace):
         or several polygons, with holes. A cell exists where the area covers at least 1 % of it. Rings that
         cross themselves are refused; those across ±180° are taken the shorter way round.
         """
-        from geoveil.space.masked_grid import MaskedGrid  # which has a grid beneath
+        from geoveil.space import masked_grid, outline  # which have a grid beneath
 
-        return MaskedGrid.over(area, cell_km)
+        outlines = outline.read_outlines(area)
+        grid = cls._over(outline.box_around(outlines), cell_km)
+        return masked_grid.MaskedGrid.covered(grid, outlines)
 
     @classmethod
     def around(

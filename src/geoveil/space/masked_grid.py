@@ -13,7 +13,7 @@ from geoveil.arrays import ArrayLike, BoolArray, FloatArray, IntArray, by_positi
 from geoveil.errors import InvalidFile, InvalidInput
 from geoveil.space.box import Box
 from geoveil.space.grid import Grid
-from geoveil.space.outline import Outline, box_around, read_outlines
+from geoveil.space.outline import Outline
 from geoveil.space.projection import TangentPlane
 from geoveil.space.space import MapSpace
 
@@ -53,12 +53,6 @@ class MaskedGrid(MapSpace):
                 f"the area must leave at least two cells of {grid.cell_km:g} km, not {self.size}; choose "
                 "smaller cells"
             )
-
-    @classmethod
-    def over(cls, area: Any, cell_km: float) -> MaskedGrid:
-        """As ``Grid.from_polygon``."""
-        outlines = read_outlines(area)
-        return cls.covered(Grid._over(box_around(outlines), cell_km), outlines)
 
     @classmethod
     def covered(cls, grid: Grid, outlines: Sequence[Outline]) -> MaskedGrid:
