@@ -62,13 +62,9 @@ class OrbitLaw:
     is_whole = True
 
     @classmethod
-    def of(cls, prior: Prior) -> OrbitLaw:
-        """The law of the counts of people with this prior."""
-        return cls.of_classes(prior, prior.equal_places)
-
-    @classmethod
-    def of_classes(cls, prior: Prior, groups: tuple[tuple[int, ...], ...]) -> OrbitLaw:
-        """The law of the counts, with classes of places that are equal under the prior."""
+    def of(cls, prior: Prior, classes: tuple[tuple[int, ...], ...] | None = None) -> OrbitLaw:
+        """The law of the counts; ``classes`` are of equal places, as large as can be unless given."""
+        groups = classes or prior.equal_places
         orbits = Orbits(prior.people, [len(group) for group in groups])
         law = _on_orbits(orbits, _on_classes(prior, groups).law(_totals(orbits)))
         return cls(prior, groups, orbits, frozen(law / law.sum()))
@@ -178,16 +174,13 @@ class SymmetricDesign:
             apart, place = (self, number)
             if len(group) > 1:
                 apart, place = self._with_one_apart(number), len(self.law.groups)
-            for kind, laws in apart._merged.laws_given_place(_totals(apart.law.orbits)):
+            orbits, merged = apart.law.orbits, _on_classes(prior, apart.law.groups)
+            for kind, laws in merged.laws_given_place(_totals(orbits)):
                 if likely[kind] > 0:
-                    law = _on_orbits(apart.law.orbits, laws[place])
+                    law = _on_orbits(orbits, laws[place])
                     released = apart._released(law / law.sum())
                     nats[kind] += len(group) * likely[kind] * rel_entr(released, apart.output).sum()
         return np.maximum(nats, 0.0)[prior.kind] / math.log(2)
-
-    @property
-    def _merged(self) -> Prior:
-        return _on_classes(self.law.prior, self.law.groups)
 
     def _released(self, law: FloatArray) -> FloatArray:
         """P(Ã in an orbit) where the counts follow another law."""
@@ -199,7 +192,7 @@ class SymmetricDesign:
         groups = list(self.law.groups)
         *others, one = groups[number]
         groups[number] = tuple(others)
-        law = OrbitLaw.of_classes(self.law.prior, (*groups, (one,)))
+        law = OrbitLaw.of(self.law.prior, (*groups, (one,)))
         coarse = []
         for at in range(law.orbits.size):  # the orbit with the last class again part of its own
             counts = law.orbits.counts(at)
