@@ -44,57 +44,53 @@ class RoundCrowd(part_reports.Summand):
         self.reports = [mine + more for mine, more in zip(self.reports, other.reports, strict=True)]
 
 
+@dataclass(eq=False, repr=False)
 class RoundWork(part_reports.BatchWork[RoundCrowd]):
     """Lets those people of a part report whose turn it is; without mechanisms all are only counted."""
 
-    def __init__(
-        self,
-        space: MapSpace,
-        outside: Outside,
-        habits: Crowd,
-        turn: Turn | None = None,
-        mechanisms: Sequence[Channel] = (),
-    ) -> None:
-        self._space, self._rule, self._habits = space, outside, habits
-        self._turn, self._mechanisms = turn, list(mechanisms)
+    space: MapSpace
+    outside: Outside
+    habits: Crowd
+    turn: Turn | None = None
+    mechanisms: Sequence[Channel] = ()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        mechanisms = [part_reports.Sent(mechanism) for mechanism in self._mechanisms]
-        space = canonical_bytes(self._space.to_dict())
-        return _round_work, (space, self._rule, self._habits, self._turn, mechanisms)
+        mechanisms = [part_reports.Sent(mechanism) for mechanism in self.mechanisms]
+        space = canonical_bytes(self.space.to_dict())
+        return _round_work, (space, self.outside, self.habits, self.turn, mechanisms)
 
     def nothing(self) -> RoundCrowd:
-        reports = [np.zeros(law.report_count, dtype=np.int64) for law in self._mechanisms]
+        reports = [np.zeros(law.report_count, dtype=np.int64) for law in self.mechanisms]
         return RoundCrowd(
-            OutsideCount(self._rule), np.zeros(self._space.size, dtype=np.int64), reports
+            OutsideCount(self.outside), np.zeros(self.space.size, dtype=np.int64), reports
         )
 
     def locate(self, batch: Locations, outside: OutsideCount) -> tuple[IntArray, BoolArray]:
-        return outside.locate(self._space, batch.lat, batch.lng)
+        return outside.locate(self.space, batch.lat, batch.lng)
 
     def take(self, batch: Locations, total: RoundCrowd) -> None:
         """Draw and count the reports of a batch, and count where those who reported are."""
         cells, reporting = self.locate(batch, total.outside)
-        if self._turn is not None:
-            habits, rows = self._habits, reporting.size
-            seed, index = self._turn.seed, self._turn.index
+        if self.turn is not None:
+            habits, rows = self.habits, reporting.size
+            seed, index = self.turn.seed, self.turn.index
             own = np.random.default_rng([seed, batch.number, index + 1, 1])
             reporting = reporting & (own.random(rows) >= habits.churn)
             if habits.everybody == "once":  # a row always belongs to the same round
                 dealt = np.random.default_rng([seed, batch.number]).integers(
-                    self._turn.rounds, size=rows
+                    self.turn.rounds, size=rows
                 )
                 reporting &= dealt == index
-            chosen = habits.chosen(rows, len(self._mechanisms), own)
+            chosen = habits.chosen(rows, len(self.mechanisms), own)
             source = seeded_for(seed, batch.number, index + 1)
-            for level, mechanism in enumerate(self._mechanisms):
+            for level, mechanism in enumerate(self.mechanisms):
                 who = reporting & (chosen == level)
                 if mechanism.told_apart is None:
                     reports = reports_at(mechanism, batch.lat[who], batch.lng[who], source)
                 else:
                     reports = mechanism.sample(cells[who], randomness=source)
                 total.reports[level] += np.bincount(reports, minlength=mechanism.report_count)
-        total.cells += np.bincount(cells[reporting], minlength=self._space.size)
+        total.cells += np.bincount(cells[reporting], minlength=self.space.size)
 
 
 def _round_work(text: bytes, *arguments: Any) -> RoundWork:

@@ -365,6 +365,7 @@ class TableSummary:
     spend: Spend | None
 
 
+@dataclass(eq=False, repr=False)
 class DrawnRows:
     """The rows of a table that are reported on, with their reports, batch by batch; ``outside`` counts.
 
@@ -372,19 +373,16 @@ class DrawnRows:
     person. ``whole=False`` is for a section of a table, which may be without a place on the map.
     """
 
-    def __init__(
-        self,
-        table: PlaceTable,
-        place: Place,
-        draw: Draw,
-        outside: OutsideCount,
-        *,
-        limit: PersonLimit | None = None,
-        randomness: Randomness = SYSTEM,
-        whole: bool = True,
-    ) -> None:
-        self._table, self._place, self._outside, self._whole = table, place, outside, whole
-        self._reporting = Reporting(limit, draw=draw, randomness=randomness)
+    table: PlaceTable
+    place: Place
+    draw: Draw
+    outside: OutsideCount
+    limit: PersonLimit | None = None
+    randomness: Randomness = SYSTEM
+    whole: bool = True
+
+    def __post_init__(self) -> None:
+        self._reporting = Reporting(self.limit, draw=self.draw, randomness=self.randomness)
         self._reports = 0
 
     def rows(
@@ -400,8 +398,8 @@ class DrawnRows:
         for rows in self._reporting.reports(self._placed(advance, begin)):
             self._reports += rows.numbers.size
             yield rows
-        if self._whole:
-            self._table.check(self._outside)
+        if self.whole:
+            self.table.check(self.outside)
 
     def _placed(
         self, advance: Callable[[int], None], begin: Callable[[int], None]
@@ -410,11 +408,11 @@ class DrawnRows:
         import pyarrow as pa
 
         first = 0
-        for part in self._table:
-            places, usable = self._place(*part.ends)
+        for part in self.table:
+            places, usable = self.place(*part.ends)
             numbers = np.arange(first, first + usable.size)
             first += usable.size
-            others = pa.Table.from_batches([part.others]) if self._table.keep else None
+            others = pa.Table.from_batches([part.others]) if self.table.keep else None
             persons = None
             if part.persons is not None:
                 names, which = part.persons
@@ -422,12 +420,12 @@ class DrawnRows:
             begin(part.number)
             if usable.any():
                 yield Rows(places, numbers, persons, others).take(usable)
-            advance(self._table.read)
+            advance(self.table.read)
 
     def summary(self) -> TableSummary:
         """What happened to the rows, once all were drawn for."""
-        rows, bad, spend = self._table.read, self._table.bad, self._reporting.spend
-        return TableSummary(rows, self._reports, bad, self._outside, spend)
+        rows, bad, spend = self.table.read, self.table.bad, self._reporting.spend
+        return TableSummary(rows, self._reports, bad, self.outside, spend)
 
 
 def obfuscate_table(
