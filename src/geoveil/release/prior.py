@@ -203,15 +203,14 @@ class MergedPlaces:
 
     def counts(self, counts: npt.ArrayLike) -> IntArray:
         """Counts (…, places) on the merged places."""
-        return np.asarray(self._sums(np.asarray(by_position("counts", counts))), dtype=np.int64)
+        return self._sums("counts", counts, None).astype(np.int64)
 
-    def prior(self, prior: npt.ArrayLike) -> npt.NDArray[np.float64]:
+    def prior(self, prior: npt.ArrayLike) -> FloatArray:
         """Priors (…, places) on the merged places."""
-        return np.asarray(
-            self._sums(np.asarray(by_position("prior", prior), dtype=np.float64)), dtype=np.float64
-        )
+        return self._sums("prior", prior, np.float64)
 
-    def _sums(self, values: npt.NDArray[np.generic]) -> npt.NDArray[np.generic]:
+    def _sums(self, name: str, given: npt.ArrayLike, kind: type | None) -> npt.NDArray[Any]:
+        values = np.asarray(by_position(name, given), dtype=kind)
         if values.ndim == 0 or values.shape[-1] != self.places:
             raise InvalidInput(
                 f"values (shape {values.shape}) must have {self.places} entries, one per place"
