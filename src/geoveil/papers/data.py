@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from geoveil.arrays import FloatArray, IntArray
+from geoveil.arrays import FloatArray, IntArray, frozen
 from geoveil.errors import InvalidFile
 from geoveil.measure import earth_movers_distance_km
 from geoveil.space.grid import Grid
@@ -92,10 +92,8 @@ def _check_ins(folder: DataFolder, name: str) -> CheckIns:
     except (TypeError, ValueError):
         raise InvalidFile(f"{name}.csv must hold numbers in every row") from None
     user = np.repeat(np.array(users, np.int64), times[: len(users)])
-    check_ins = CheckIns(np.repeat(lat, times), np.repeat(lng, times), user)
-    for column in (check_ins.lat, check_ins.lng, check_ins.user):
-        column.setflags(write=False)  # all who ask share them
-    return check_ins
+    columns = np.repeat(lat, times), np.repeat(lng, times), user
+    return CheckIns(*map(frozen, columns))  # all who ask share them
 
 
 # --- The two cities as the papers cut them: cells in degrees, distances in cells of half a kilometre
