@@ -13,6 +13,7 @@ import numpy as np
 
 import geoveil as gv
 from geoveil.arrays import FloatArray, IntArray, uniform
+from geoveil.channel.channel import inverse_distribution
 from geoveil.channel.operator import Operator
 from geoveil.estimate import maximise
 from geoveil.estimate.linear import REPAIRS, LinearSystem
@@ -49,14 +50,7 @@ def repeated_counts(channel: gv.Channel, draw: Draw, repetitions: int, seed: int
 
 def people_of(theta: FloatArray, number: int) -> Draw:
     """People drawn independently from a distribution."""
-    cumulative = np.cumsum(theta)
-    cumulative /= cumulative[-1]
-
-    def draw(randomness: gv.Randomness) -> IntArray:
-        cells = np.searchsorted(cumulative, randomness.uniform(number), side="right")
-        return np.minimum(cells, theta.size - 1).astype(np.int64)
-
-    return draw
+    return lambda randomness: inverse_distribution(theta, randomness.uniform(number))
 
 
 def maximum_likelihood(
