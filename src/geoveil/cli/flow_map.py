@@ -305,20 +305,14 @@ def _reported(
     people: TripPopulation, mechanism: gv.Channel, seed: int, progress: ProgressBar
 ) -> tuple[Flows, IntArray]:
     """The flows that come back, and the noisy cells (trips, 2); from the size of the map on, beside it."""
-    trips, noise = gv.Trips(mechanism), gv.seeded(seed)
-    if mechanism.told_apart is None:
-        begun, ended = people.places[:, 0], people.places[:, 1]
-        reports = trips.sample_at(
-            lat=begun[:, 0], lng=begun[:, 1], to_lat=ended[:, 0], to_lng=ended[:, 1],
-            randomness=noise,
-        )  # fmt: skip
-    else:
-        reports = trips.sample(people.cells[:, 0], people.cells[:, 1], randomness=noise)
+    trips = gv.Trips(mechanism)
+    reporter = trip_rows.TripReporter(mechanism, randomness=gv.seeded(seed))
+    reports = reporter.draw(people.places if mechanism.told_apart is None else people.cells)
     flows = trips.fit(
-        trips.tally(*reports), progress=lambda step, of: progress.update(_FITTING * step / of)
+        trips.tally(*reports.T), progress=lambda step, of: progress.update(_FITTING * step / of)
     )
     progress.update(_FITTING, "intervals")
-    return flows, np.stack(reports, axis=1)
+    return flows, reports
 
 
 def _common_parts(
