@@ -224,20 +224,24 @@ def tally(processes: int | None, machine: bool, **options: Any) -> None:
         raise click.UsageError(f"output ({output}) must end in .json")
     request.check()
     console = Console(machine=machine, output=output)
-    randomness = console.randomness(request.seed)  # of trips, and for its warning
-    counted: gv.Tally | TripTally
+    randomness = console.randomness(request.seed)  # of persons and trips, and for its warning
+    counted: Any
     with console.progress("building the mechanism") as progress:
         built = request.build(console, progress)
         if not isinstance(built, gv.Channel):
             raise Unsupported(f"{built!r} reports points, not cells; use planar-laplace to count")
         progress.stage("counting")
-        if rows.trips is not None:
+        if rows.trips is not None or rows.limit is not None:
+            # this process reads all: what belongs together may stand anywhere in the file
+            kind = obfuscation.Reporter if rows.trips is None else trip_rows.TripReporter
+            reporter = kind(built, outside=rows.outside, randomness=randomness)
             with rows.reading.open(rows.source) as reader:
-                counted, summary = trip_rows.tally_trips(
-                    rows.table(reader), built, outside=rows.outside, limit=rows.limit,
-                    randomness=randomness,
-                    advance=lambda count: progress.update(reader.fraction, number_of(count, "row")),
-                )  # fmt: skip
+                noisy = reporter.reports_for(rows.table(reader), limit=rows.limit)
+                batches = noisy.rows(
+                    lambda count: progress.update(reader.fraction, number_of(count, "row"))
+                )
+                counted = sum(reporter.tally(batch.places) for batch in batches)
+            summary = noisy.summary()
         else:
             counted, summary = _tally_places(request, processes, built, progress)
         tallies.save_tally(counted, output)
@@ -262,8 +266,7 @@ def _tally_places(
                 lng=reading.lng, outside=rows.outside, bad_rows=reading.bad_rows, seed=request.seed,
             )  # fmt: skip
         return tally_file(
-            rows.source, reading, mechanism, outside=rows.outside, limit=rows.limit,
-            seed=request.seed, engine=engine,
+            rows.source, reading, mechanism, outside=rows.outside, seed=request.seed, engine=engine,
             advance=lambda share, count: progress.update(share, number_of(count, "row")),
         )  # fmt: skip
 

@@ -21,12 +21,11 @@ from geoveil.document.canonical import canonical_bytes, strict_json
 from geoveil.document.saved import AnyMechanism, mechanism_from_dict, mechanism_to_dict
 from geoveil.engine.engines import Engine, LocalEngine, Part, file_parts, read_parts
 from geoveil.errors import InvalidFile, OutsideSpace, Unsupported
-from geoveil.randomness import SYSTEM, seeded, seeded_for
+from geoveil.randomness import seeded_for
 from geoveil.space.outside import Outside, OutsideCount
 from geoveil.table import obfuscation, writer
 from geoveil.table.locations import Locations, Reading
 from geoveil.table.obfuscation import Reporter, TableSummary
-from geoveil.table.persons import PersonLimit
 from geoveil.table.reader import Section, is_pipe
 
 Advance = Callable[[float | None, int], None]
@@ -166,35 +165,23 @@ def tally_file(
     mechanism: AnyMechanism,
     *,
     outside: Outside = "drop",
-    limit: PersonLimit | None = None,
     seed: int | None = None,
     engine: Engine | None = None,
     advance: Advance = silent,
 ) -> tuple[Tally, TableSummary]:
     """One noisy report for each location of a file, counted at once; the reports are not kept.
 
-    The same seed gives the same counts on every engine. Rows of a person may lie anywhere in the file, so
-    that with a ``limit`` this process reads all of it.
-    Guarantee: that of the mechanism, for each report; reports about one person add up, and ``limit``
-    bounds them. Cost: memory for a few batches in every process.
+    The same seed gives the same counts on every engine.
+    Guarantee: that of the mechanism, for each report; reports about one person add up.
+    Cost: memory for a few batches in every process.
     """
     if not isinstance(mechanism, Channel):
         raise Unsupported(f"{mechanism!r} reports points, not cells; use planar-laplace to count")
-    if limit is None:
-        work = PartCounter(mechanism, outside, seed)
-        total = summed(engine or LocalEngine(), work, source, reading, advance=advance)
-        reports = int(total.counts.sum())
-        summary = TableSummary(total.read, reports, total.bad, total.outside, None)
-        return Tally(mechanism, total.counts), summary
-    reporter = Reporter(
-        mechanism, outside=outside, randomness=SYSTEM if seed is None else seeded(seed)
-    )
-    counts = np.zeros(mechanism.report_count, dtype=np.int64)
-    with reading.open(source) as reader:
-        report_rows = reporter.reports_for(reading.locations(reader, limit=limit), limit=limit)
-        for rows in report_rows.rows(lambda rows_read: advance(reader.fraction, rows_read)):
-            counts += np.bincount(rows.places, minlength=counts.size)
-    return Tally(mechanism, counts), report_rows.summary()
+    work = PartCounter(mechanism, outside, seed)
+    total = summed(engine or LocalEngine(), work, source, reading, advance=advance)
+    reports = int(total.counts.sum())
+    summary = TableSummary(total.read, reports, total.bad, total.outside, None)
+    return Tally(mechanism, total.counts), summary
 
 
 def summed(

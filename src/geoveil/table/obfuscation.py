@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from geoveil.arrays import BoolArray, FloatArray, IntArray, able, numbers
-from geoveil.channel.channel import Channel
+from geoveil.channel.channel import Channel, Tally
 from geoveil.channel.composed import Remapped
 from geoveil.document.saved import AnyMechanism
 from geoveil.errors import InvalidInput, Unsupported
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from geoveil.table.trip_rows import ConsecutiveTrips
+    from geoveil.trips.pairs import TripTally
 
 Columns = dict[str, npt.NDArray[Any]]
 
@@ -101,6 +102,11 @@ class Reporter:
             return {"lat": reports[:, 0], "lng": reports[:, 1]}
         lat, lng = self._places.latlng
         return {"cell": reports, "lat": lat[reports], "lng": lng[reports]}
+
+    def tally(self, reports: npt.NDArray[Any]) -> Tally | TripTally:
+        """How often each report came."""
+        assert isinstance(self.mechanism, Channel)
+        return self.mechanism.tally(reports)
 
     def reports_for(
         self, table: PlaceTable, *, limit: PersonLimit | None = None, whole: bool = True

@@ -18,7 +18,6 @@ from geoveil.space.outside import Outside, OutsideCount
 from geoveil.table import locations, obfuscation
 from geoveil.table.columns import numbers
 from geoveil.table.locations import REMEDY, Locations, LocationTable, Reading
-from geoveil.table.persons import PersonLimit
 from geoveil.table.reader import TableReader
 from geoveil.table.reports import TIME_NAMES, Advance, reported, time_of
 from geoveil.trips.pairs import TripTally
@@ -176,29 +175,17 @@ class TripReporter(obfuscation.Reporter):
         """(trips, 2): a report for each end."""
         return np.stack([super(TripReporter, self).draw(places[:, end]) for end in (0, 1)], axis=1)
 
+    def tally(self, reports: npt.NDArray[Any]) -> TripTally:
+        """How often each pair of reports came."""
+        assert isinstance(self.mechanism, Channel)
+        return TripTally(self.mechanism, *reports.T)
+
     def columns(self, reports: npt.NDArray[Any]) -> obfuscation.Columns:
         """The reports of both ends as columns of a table."""
         ended = super().columns(reports[:, 1])
         return super().columns(reports[:, 0]) | {
             f"{END_PREFIX}{name}": values for name, values in ended.items()
         }
-
-
-def tally_trips(
-    trips: obfuscation.PlaceTable,
-    mechanism: Channel,
-    *,
-    outside: Outside = "drop",
-    limit: PersonLimit | None = None,
-    randomness: Randomness = SYSTEM,
-    advance: Advance = lambda rows: None,
-) -> tuple[TripTally, obfuscation.TableSummary]:
-    """One noisy pair for each trip of a file, counted at once; the reports are not kept."""
-    reporter = TripReporter(mechanism, outside=outside, randomness=randomness)
-    noisy, counted = reporter.reports_for(trips, limit=limit), TripTally(mechanism, [], [])
-    for rows in noisy.rows(advance):
-        counted += TripTally(mechanism, *rows.places.T)
-    return counted, noisy.summary()
 
 
 def count_trip_reports(
