@@ -340,6 +340,14 @@ def test_at_most_so_many_reports_a_person() -> None:
         obfuscate(rows | {"who": ["a", None, *"aaaaaaaaaa"]}, MECHANISM, person="who")
 
 
+def test_a_missing_person_of_pandas_is_named_by_its_row() -> None:
+    pandas = pytest.importorskip("pandas")
+    rows = pandas.DataFrame({"lat": LAT, "lng": LNG})
+    rows["who"] = pandas.array(["a", pandas.NA, "b"], dtype="string")
+    with pytest.raises(InvalidInput, match="position 1 of column 'who' must say whom"):
+        obfuscate(rows, MECHANISM, person="who")
+
+
 @needs_geopandas
 def test_a_geo_data_frame_gives_points_in_degrees() -> None:
     import geopandas

@@ -154,4 +154,7 @@ def python_values(column: pa.Array, name: str) -> list[Any]:
 
 def is_said(entry: Any) -> bool:
     """Whether an entry says anything: it is there, not empty and not NaN."""
-    return entry not in (None, "", b"") and entry == entry
+    try:
+        return entry not in (None, "", b"") and bool(entry == entry)
+    except TypeError:  # of the NA of pandas nobody can tell what it equals
+        return False
