@@ -88,6 +88,15 @@ def test_hours_are_those_of_the_zone_and_follow_its_clocks(tmp_path: Path) -> No
     assert list(json.loads(result.stdout)["slots"]) == ["Sunday 00", "Sunday 01", "Sunday 02"]
 
 
+def test_times_that_a_zone_does_not_convert_are_said(tmp_path: Path) -> None:
+    path, mechanism = written(tmp_path, ["2026-05-04T08:10"] * 300 + ["2026-05-09T18:40Z"] * 200)
+    asked = [path, mechanism, tmp_path / "h.csv", "--by", "hour"]
+    result = by(*asked, "--zone", "Europe/Paris")  # type: ignore[arg-type]
+    assert json.loads(result.stdout)["slots"] == {"08": 300, "20": 200}
+    assert "warning: 300 times without an offset in" in result.stderr
+    assert by(*asked).stderr == ""  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize("written_as", ["{:.0f}", "{:.1f}", "{:.3f}"])
 def test_seconds_since_1970_are_times(tmp_path: Path, written_as: str) -> None:
     times = [datetime.fromisoformat(time).timestamp() for time in TIMES]

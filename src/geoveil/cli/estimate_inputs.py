@@ -50,7 +50,7 @@ class Inputs:
         """The tallies of each slot over all files, slots in their order."""
         by_name: dict[str, list[gv.Tally]] = {}
         for reader, channel in self._files("slots", "--by"):
-            tallies, left_out = reports.count_by_slot(
+            tallies, left_out, standing = reports.count_by_slot(
                 reader, channel, self.reading, slots, advance=self._advance(reader)
             )
             for name, tally in tallies.items():
@@ -58,6 +58,11 @@ class Inputs:
             if left_out:
                 were = "has no slot and was" if left_out == 1 else "have no slot and were"
                 self.console.warn(f"{number_of(left_out, 'row')} of {reader.name} {were} left out")
+            if standing:
+                self.console.warn(
+                    f"{number_of(standing, 'time')} without an offset in {reader.name}: --zone leaves such "
+                    f"as they stand, for hours of {slots.zone}; write Z behind times of UTC"
+                )
         return {name: by_name[name] for name in reports.in_order(set(by_name))}
 
     def by_person(self, column: str) -> list[gv.Tally]:

@@ -259,6 +259,11 @@ class SlotColumn:
                 return None
         return None if at is None else _HOURS[self.by](at)
 
+    def stands(self, value: Any) -> bool:
+        """Whether there is a zone that does not convert the time of an entry: it names no offset."""
+        at = time_of(value) if self.zone is not None and is_said(value) else None
+        return at is not None and at.tzinfo is None
+
 
 def in_order(names: set[str]) -> list[str]:
     """Slots as they follow each other: hours of the week by the week, whole numbers by size, else by name."""
@@ -276,15 +281,16 @@ def count_by_slot(
     slots: SlotColumn,
     *,
     advance: Advance = lambda rows: None,
-) -> tuple[dict[str, Tally], int]:
-    """Count the noisy reports of a file by slot; the tallies, and how many rows without a slot were left out.
+) -> tuple[dict[str, Tally], int, int]:
+    """Count the noisy reports of a file by slot: the tallies, how many rows without a slot were left out, and
+    how many have a time that the zone does not convert.
 
     Rows without a slot are refused, or left out where bad rows are. Cost: one pass, memory for one batch
     and the counts.
     """
     column, size = slots.column(reader), channel.report_count
     counts: dict[str, IntArray] = {}
-    rows = left_out = 0
+    rows = left_out = standing = 0
     for cells, batch in reported(reader, channel, reading, OutsideCount("clamp"), beside=[column]):
         different, which = entries(batch.column(column), reader.name)
         named = [slots.name(entry) for entry in different]
@@ -308,11 +314,13 @@ def count_by_slot(
                     "names more"
                 )
         left_out += without.size
+        standing += int(np.array([slots.stands(entry) for entry in different])[which].sum())
         rows += mine.size
         advance(rows)
     if not counts:
         raise InvalidFile(f"{reader.name} must have at least one report with a slot; it has none")
-    return {name: Tally(channel, counts[name]) for name in in_order(set(counts))}, left_out
+    tallies = {name: Tally(channel, counts[name]) for name in in_order(set(counts))}
+    return tallies, left_out, standing
 
 
 # --- Several reports of one person about one place, joined by person
