@@ -5,8 +5,11 @@ from __future__ import annotations
 import csv
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as parquet
 import pytest
 from click.testing import CliRunner, Result
 
@@ -15,8 +18,6 @@ from geoveil.arrays import IntArray
 from geoveil.cli.program import program
 from geoveil.table.results import read_result
 from geoveil.table.tallies import save_tally
-
-pytest.importorskip("pyarrow")
 
 TOWN = gv.Grid.from_box(south=48.83, west=2.31, north=48.86, east=2.36, cell_km=1.0)
 STRONG = gv.PlanarGeometric(TOWN, epsilon_per_km=1.0)
@@ -72,6 +73,33 @@ def test_two_files_of_the_same_people_are_joined_by_person(tmp_path: Path) -> No
     low, high = by_library.interval(0.95)
     np.testing.assert_allclose(found.low, low, atol=1e-12)
     np.testing.assert_allclose(found.high, high, atol=1e-12)
+
+
+@pytest.mark.parametrize("kind", [np.int64, np.float64])
+def test_people_that_are_numbers_are_the_same_in_every_file(
+    tmp_path: Path, kind: type[np.number[Any]]
+) -> None:
+    """With a gap somewhere pandas makes floats of them, in CSV too."""
+    file = written(tmp_path / "a.csv", WEAK, [str(kind(k)) for k in range(260)], drawn(WEAK, 1))
+    table = pa.table({"cell": drawn(WEAK, 2), "person": np.arange(260)})
+    parquet.write_table(table, tmp_path / "b.parquet")
+    words = ["--mechanism", file.with_suffix(".json"), "--joint", "person", "--json"]
+    result = geoveil("estimate", file, tmp_path / "b.parquet", *words, "-o", tmp_path / "map.csv")
+    assert json.loads(result.stdout)["reports"] == 260
+    assert result.stderr == ""
+
+
+def test_files_that_name_nobody_alike_are_told(tmp_path: Path) -> None:
+    others = [f"P{number}" for number in range(260)]
+    files = [
+        written(tmp_path / "a.csv", WEAK, NAMES, drawn(WEAK, 1)),
+        written(tmp_path / "b.csv", WEAK, others, drawn(WEAK, 2)),
+    ]
+    result = geoveil("estimate", *files, "--joint", "person", "-o", tmp_path / "map.csv", "--json")
+    assert json.loads(result.stdout)["reports"] == 520
+    assert "nobody is in two of the 2 files by 'person'" in result.stderr
+    one = geoveil("estimate", files[0], "--joint", "person", "-o", tmp_path / "map.csv", "--json")
+    assert one.stderr == ""
 
 
 def test_people_with_one_report_and_with_three_are_estimated_together(tmp_path: Path) -> None:

@@ -73,6 +73,12 @@ class Inputs:
             )
             for reader, channel in self._files("persons", "--joint")
         ]
+        named = [person for file in files for person in file.by_person]
+        if len(files) > 1 and len(set(named)) == len(named):
+            self.console.warn(
+                f"nobody is in two of the {len(files)} files by {column!r}: every file counts people of its "
+                "own; are they named alike in all?"
+            )
         self.progress.stage("joining the reports of each person")
         return reports.joint_tallies(files)
 

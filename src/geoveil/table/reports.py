@@ -329,6 +329,8 @@ MOST_ENTRIES = 1 << 27
 """Positions in a cell × cells × people with several reports, a gigabyte of numbers."""
 MOST_REPORTS = 64
 """Of one person."""
+_WHOLE = re.compile(r"^(\d+)\.0$")
+"""7.0, which pandas makes of the 7 of another file where some row of a column has no number."""
 
 
 class PersonReports(NamedTuple):
@@ -359,6 +361,7 @@ def read_persons(
                     f"row {rows} of {reader.name} must name a person in column {column!r}; it names none"
                 )
             name = person.decode("utf-8", "replace") if isinstance(person, bytes) else str(person)
+            name = _WHOLE.sub(r"\1", name)
             by_person.setdefault(name, []).append(cell)
         advance(rows)
     if not rows:
