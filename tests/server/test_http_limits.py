@@ -14,6 +14,8 @@ from pathlib import Path
 
 import pytest
 
+from geoveil.arrays import prior_over
+from geoveil.cli.console import LibraryNotes
 from geoveil.server.limits import Limiter, Limits
 from geoveil.server.logs import Log, capture_libraries
 from geoveil.server.problem import Problem
@@ -401,6 +403,14 @@ def test_libraries_do_not_write_into_the_log(library: str) -> None:
     (line,) = map(json.loads, written.getvalue().splitlines())
     assert (line["event"], line["library"]) == ("library", library)
     assert not any(word in written.getvalue() for word in ("198.51", "nonsense"))
+
+
+def test_notes_of_a_command_are_not_written_among_the_lines_of_the_log(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with LibraryNotes(), captured() as written:
+        prior_over([1.0, 1.0], 2)
+    assert capsys.readouterr().err == "" == written.getvalue()
 
 
 def test_warnings_of_libraries_are_lines_of_the_log() -> None:

@@ -140,6 +140,7 @@ def capture_libraries(log: Log) -> None:
     root.handlers = [Bridge(log)]
     root.setLevel(logging.WARNING)
     logging.getLogger("uvicorn.access").disabled = True
+    logging.getLogger("geoveil.notes").handlers.clear()  # what a command would print
 
 
 # --- What Prometheus reads: counters by route and status, commit latency, queue, totals; nothing by cell
