@@ -248,6 +248,20 @@ def test_all_services_of_a_store_have_one_key(inside: Callable[..., InProcess]) 
     assert counted(one) == 1
 
 
+def test_a_campaign_is_there_with_its_key_or_not_yet(
+    service: InProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def new() -> SigningKey:
+        assert (
+            service.store.campaign("rome") is None
+        )  # or each who asks would make one, a second long
+        return a_key(9)
+
+    monkeypatch.setattr(SigningKey, "new", new)
+    service.campaign(tickets=True, id="rome")
+    assert service.store.ticket_key("rome") == a_key(9).to_bytes()
+
+
 def test_another_process_knows_at_once_that_a_campaign_made_anew_needs_tickets(
     inside: Callable[..., InProcess],
 ) -> None:

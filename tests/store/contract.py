@@ -640,8 +640,7 @@ class StoreContract:
     # -- operators and the store itself ----------------------------------------------------------
 
     def test_ids_are_kept_until_the_end_where_they_are_those_of_tickets(self, store: Store) -> None:
-        start(store)
-        assert store.ticket_key("paris", bytes(256)) == bytes(256)
+        store.create_campaign(a_campaign(), a_round(), bytes(256))
         store.add([Upload("paris", 1, device_id(1), 0)])
         assert store.forget_ids(now_s=10**12) == 0
         assert store.add([Upload("paris", 1, device_id(1), 1)]) == [False]
@@ -649,11 +648,11 @@ class StoreContract:
         assert store.forget_ids(now_s=10**12) == 1
 
     def test_a_campaign_has_one_key_for_its_tickets(self, store: Store) -> None:
-        start(store)
-        assert store.ticket_key("paris") is None
-        assert store.ticket_key("paris", 256 * b"a") == 256 * b"a"
-        assert store.ticket_key("paris", 256 * b"b") == 256 * b"a" == store.ticket_key("paris")
-        assert store.ticket_key(MISSING, 256 * b"c") is None
+        assert store.create_campaign(a_campaign(), a_round(), 256 * b"a")
+        assert not store.create_campaign(a_campaign(), a_round(), 256 * b"b")
+        assert store.ticket_key("paris") == 256 * b"a"
+        start(store, "rome")
+        assert store.ticket_key("rome") is None is store.ticket_key(MISSING)
 
     def test_an_invitation_is_good_for_one_request(self, store: Store) -> None:
         start(store)

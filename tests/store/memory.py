@@ -262,7 +262,12 @@ class MemoryStore:
 
     # -- campaigns and rounds --------------------------------------------------------------------
 
-    def create_campaign(self, campaign: CampaignRecord, first: RoundRecord | None) -> bool:
+    def create_campaign(
+        self,
+        campaign: CampaignRecord,
+        first: RoundRecord | None,
+        ticket_key: bytes | None = None,
+    ) -> bool:
         """Keep a campaign with its first round; ``False`` (and nothing kept) where the id exists."""
         if first is not None and (first.campaign != campaign.id or first.number != 1):
             raise InvalidInput("first must be round 1 of the campaign it is kept with")
@@ -271,7 +276,8 @@ class MemoryStore:
                 return False
             rounds = [] if first is None else [self._new_round(first)]
             waits = PreparationRecord(campaign.id, 1) if first is None else None
-            self._campaigns[campaign.id] = KeptCampaign(campaign, rounds, preparation=waits)
+            kept = KeptCampaign(campaign, rounds, preparation=waits, ticket_key=ticket_key)
+            self._campaigns[campaign.id] = kept
             return True
 
     # -- preparations ----------------------------------------------------------------------------
@@ -653,14 +659,11 @@ class MemoryStore:
 
     # -- tickets ---------------------------------------------------------------------------------
 
-    def ticket_key(self, campaign: str, new: bytes | None = None) -> bytes | None:
-        """What signs the tickets of a campaign; ``new`` is kept where there is nothing yet."""
+    def ticket_key(self, campaign: str) -> bytes | None:
+        """What signs the tickets of a campaign; ``None`` where nothing does."""
         with self._lock:
             kept = self._campaigns.get(campaign)
-            if kept is None:
-                return None
-            kept.ticket_key = kept.ticket_key or new
-            return kept.ticket_key
+            return kept.ticket_key if kept else None
 
     def invite(self, campaign: str, digests: Sequence[bytes]) -> None:
         """Keep the SHA-256 of codes that each is good for one ticket."""

@@ -32,7 +32,7 @@ from geoveil.store import (
 )
 from geoveil.store.records import TABLES, Migration, migrations
 from geoveil.store.sqlite import SqliteStore
-from store.devices import Writer, a_round, assert_explained, device_id, start, upload
+from store.devices import Writer, a_campaign, a_round, assert_explained, device_id, start, upload
 from store.memory import MemoryStore, open_any
 
 KINDS = ("memory", "sqlite", "postgres")
@@ -57,7 +57,7 @@ def opens(tmp_path: Path):
 def eventful(store: Store) -> Store:
     """Something in every table, an open claim and forgotten ids included."""
     start(store, cells=300)
-    start(store, "rome")
+    store.create_campaign(a_campaign("rome"), a_round("rome"), 256 * b"p")
     store.add([Upload("rome", 1, device_id(900), 3)])
     store.add([Upload("paris", 1, device_id(n), n) for n in range(300)])
     store.close_round("paris", 1, minimum=1, at_s=500)
@@ -72,7 +72,6 @@ def eventful(store: Store) -> Store:
     assert store.prepare(wanted)
     assert store.claim(wanted, until_s=760)
     store.failed(wanted)
-    store.ticket_key("rome", 256 * b"p")
     store.invite("rome", [32 * b"a", 32 * b"b"])
     store.use_invitation("rome", 32 * b"a", 32 * b"r")
     store.add_token(bytes(range(32)), label="laptop", at_s=3)

@@ -90,9 +90,9 @@ class Campaigns:
             documents = round_documents.first_documents(settings, campaign, now)
             first = round_documents.record_of(documents, settings, now)
         record = CampaignRecord(campaign, settings.name, settings.to_bytes(), now)
-        if not self.store.create_campaign(record, first):
+        key = SigningKey.new().to_bytes() if settings.tickets else None
+        if not self.store.create_campaign(record, first, key):
             raise exists
-        self.ticket_key(campaign)  # here, where a second is no harm
         return record
 
     def draw(self, campaign: str, area: Drawn) -> None:
@@ -162,16 +162,16 @@ class Campaigns:
         return cached[1]
 
     def ticket_key(self, campaign: str) -> SigningKey | None:
-        """What signs the tickets of a campaign, made where there is none yet; ``None`` where reports need
-        no tickets. Raises ``unknown-campaign``."""
+        """What signs the tickets of a campaign; ``None`` where reports need no tickets.
+
+        Raises ``unknown-campaign``.
+        """
         settings = self.settings(campaign)
         if not settings.tickets:
             return None
         key = self._ticket_keys.get(campaign)
         if key is None:
             stored = self.store.ticket_key(campaign)
-            if stored is None:
-                stored = self.store.ticket_key(campaign, SigningKey.new().to_bytes())
             if stored is None:
                 raise Problem("unknown-campaign", f"there is no campaign {campaign!r}")
             key = self._ticket_keys[campaign] = SigningKey.from_bytes(stored)

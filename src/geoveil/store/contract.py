@@ -82,11 +82,15 @@ class Store(ABC):
     # -- campaigns and rounds --------------------------------------------------------------------
 
     def create_campaign(
-        self, campaign: records.CampaignRecord, first: records.RoundRecord | None
+        self,
+        campaign: records.CampaignRecord,
+        first: records.RoundRecord | None,
+        ticket_key: bytes | None = None,
     ) -> bool:
         """Keep a campaign with its first round; ``False`` (and nothing kept) where the id exists.
 
-        Without a round it waits for the first to be prepared.
+        Without a round it waits for the first to be prepared. With what signs tickets its ids are forgotten
+        only when it has ended: each is that of a ticket.
         """
         if first is not None and (first.campaign != campaign.id or first.number != 1):
             raise InvalidInput("first must be round 1 of the campaign it is kept with")
@@ -96,6 +100,8 @@ class Store(ABC):
                 sql.open_round(run, keys[0][0], first)
             elif keys:
                 run(sql.PREPARE, campaign_key=keys[0][0], number=1, space=b"")
+            if keys and ticket_key is not None:
+                run(sql.KEEP_TICKET_KEY, campaign_key=keys[0][0], primes=ticket_key)
         return bool(keys)
 
     def campaigns(self) -> list[records.CampaignRecord]:
@@ -464,13 +470,8 @@ class Store(ABC):
 
     # -- tickets ---------------------------------------------------------------------------------
 
-    def ticket_key(self, campaign: str, new: bytes | None = None) -> bytes | None:
-        """What signs the tickets of a campaign; ``new`` is kept where there is nothing yet.
-
-        From then on ids are forgotten only when the campaign has ended: each is that of a ticket.
-        """
-        if new is not None:
-            self._write(sql.KEEP_TICKET_KEY, campaign=campaign, primes=new)
+    def ticket_key(self, campaign: str) -> bytes | None:
+        """What signs the tickets of a campaign; ``None`` where nothing does."""
         primes: bytes | None = self._value(sql.TICKET_KEY, campaign=campaign)
         return primes
 

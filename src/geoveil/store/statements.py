@@ -120,9 +120,7 @@ KEEP_TOKEN = """
     ON CONFLICT (digest) DO NOTHING
 """
 KEEP_TICKET_KEY = """
-    INSERT INTO ticket_key (campaign_key, primes)
-    SELECT key, :primes FROM campaign WHERE id = :campaign
-    ON CONFLICT (campaign_key) DO NOTHING
+    INSERT INTO ticket_key (campaign_key, primes) VALUES (:campaign_key, :primes)
 """
 TICKET_KEY = """
     SELECT t.primes FROM ticket_key t JOIN campaign c ON c.key = t.campaign_key WHERE c.id = :campaign
