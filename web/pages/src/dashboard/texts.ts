@@ -118,7 +118,7 @@ export const say = texts(
     removeDistricts: "Remove the districts",
     invitations: {
       title: "Invitations",
-      why: "One report counts for each invitation. Give every code, or its link, to one person. From what the service keeps, nobody can tell which report came with which code.",
+      why: "One report counts for each invitation. Give every code, or its link, to one person. What is signed for a code does not tell which report came with it.",
       standing: (made: number, used: number) =>
         `${numberOf(made, "invitation", "invitations")} made, ${number(used, 9)} used.`,
       count: "How many",
@@ -257,7 +257,7 @@ export const say = texts(
     removeDistricts: "Bezirke entfernen",
     invitations: {
       title: "Einladungen",
-      why: "Für jede Einladung zählt eine Meldung. Geben Sie jeden Code oder seinen Link einem Menschen. An dem, was der Dienst behält, kann niemand erkennen, welche Meldung mit welchem Code kam.",
+      why: "Für jede Einladung zählt eine Meldung. Geben Sie jeden Code oder seinen Link einem Menschen. Was für einen Code unterschrieben wird, verrät nicht, welche Meldung mit ihm kam.",
       standing: (made: number, used: number) =>
         `${numberOf(made, "Einladung", "Einladungen")} gemacht, ${number(used, 9)} benutzt.`,
       count: "Wie viele",
