@@ -51,7 +51,7 @@ export const say = texts(
     notLive: "not connected; the figures may be old",
     mapOf: "The map",
     noEstimate: (minimum: number) =>
-      `No map yet. The first one comes when a round with at least ${numberOf(minimum, "report", "reports")} has closed.`,
+      `No map yet. The first one is made when a round with at least ${numberOf(minimum, "report", "reports")} has closed.`,
     noMap: "There is no map: the campaign has ended, and its last round had too few reports.",
     mapFailed: "There is no map: the campaign has ended, and every attempt at its estimate failed.",
     preparing:
@@ -189,7 +189,7 @@ export const say = texts(
     notLive: "nicht verbunden; die Zahlen können alt sein",
     mapOf: "Die Karte",
     noEstimate: (minimum: number) =>
-      `Noch keine Karte. Die erste kommt, wenn eine Runde mit mindestens ${numberOf(minimum, "Meldung", "Meldungen")} geschlossen ist.`,
+      `Noch keine Karte. Die erste entsteht, wenn eine Runde mit mindestens ${numberOf(minimum, "Meldung", "Meldungen")} geschlossen ist.`,
     noMap: "Es gibt keine Karte: Die Kampagne ist beendet, und ihre letzte Runde hatte zu wenige Meldungen.",
     mapFailed: "Es gibt keine Karte: Die Kampagne ist beendet, und jeder Versuch ihrer Schätzung schlug fehl.",
     preparing:
