@@ -108,13 +108,14 @@ def maximise(
             reason = said
             break
     meter.at(1.0)
+    shared = len(trace.certificate) <= trace.steps  # not every one was looked at
     return Ascent(
         distribution=frozen(np.array(host_array(point.theta))),
         log_likelihood=trace.log_likelihood[-1],
         certificate=trace.certificate[-1],
         steps=trace.steps,
         products=objective.products + (few.products if few is not None else 0),
-        stopped=reason,
+        stopped=reason + (", rounds that are alike sharing steps" if shared else ""),
         trace=trace,
     )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from itertools import islice
-from typing import Any, TypeGuard
+from typing import Any
 
 import numpy as np
 
@@ -174,24 +174,21 @@ def em_point(objective: Objective, start: FloatArray, steps: int) -> Point:
 # under the mechanism of one, times a factor for each cell that hardly changes from one step to the next.
 
 
-def shares_steps(operator: Operator) -> TypeGuard[StackedOperator]:
-    """Whether rounds that are alike are so many that sharing steps takes at most half as long, and have so
-    many unknowns and reports that a step takes time."""
-    return (
-        isinstance(operator, StackedOperator)
-        and math.prod(operator.shape) > QUICK_ENTRIES
-        and 2 * len(_alike(operator)) <= len(operator.parts)
-    )
-
-
 def pooled(operator: Operator, weights: FloatArray) -> Objective | None:
-    """The counts of alike rounds added up, under the newest of these; ``None`` where nothing is shared."""
-    if not shares_steps(operator):
+    """The counts of alike rounds added up, under the mechanism of the one with the most reports.
+
+    ``None`` unless these are so many that sharing steps takes at most half as long, and have so many unknowns
+    and reports that a step takes time.
+    """
+    if not isinstance(operator, StackedOperator) or math.prod(operator.shape) <= QUICK_ENTRIES:
         return None
     groups, own = _alike(operator), operator.split(weights)
-    newest = StackedOperator([operator.parts[group[-1]] for group in groups])
+    if 2 * len(groups) > len(operator.parts):
+        return None
+    largest = [max(reversed(group), key=lambda number: own[number].sum()) for group in groups]
     added = [np.sum([own[number] for number in group], axis=0) for group in groups]
-    return Objective(newest, np.concatenate(added, axis=-1))
+    one_each = StackedOperator([operator.parts[number] for number in largest])
+    return Objective(one_each, np.concatenate(added, axis=-1))
 
 
 def _alike(operator: StackedOperator) -> list[list[int]]:

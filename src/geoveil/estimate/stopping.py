@@ -24,7 +24,6 @@ from geoveil.estimate.objective import (
     em_step,
     pooled,
     shared_path,
-    shares_steps,
 )
 
 Progress = Callable[[int, int], None]
@@ -292,8 +291,6 @@ class CrossValidated:
         if used < self.folds * self.repeats:
             times = f"{used} parts left out, each one in {self.folds} of the reports"
         how = f"chosen by cross-validation ({times})"
-        if shares_steps(operator):
-            how += ", rounds that are alike sharing steps"
         limit = f", whose search reached its limit of {number_of(self.maximum, 'step')}"
         return ChosenSteps(Steps(chosen, how if ended else how + limit), search.best_value)
 
