@@ -53,6 +53,13 @@ def test_expected_counts_are_whole_near_and_complete(size: int, total: int, seed
     assert np.abs(counts - total * law).max() < 1 + 1e-6
 
 
+def test_two_rounds_of_one_mechanism_are_one_of_twice_the_reports() -> None:
+    mechanism = PlanarGeometric(GRID, epsilon_per_km=3.0)
+    once, twice = (manipulation_gain([mechanism] * rounds, hilly()) for rounds in (1, 2))
+    assert (twice.target, twice.fake) == (once.target, once.fake)
+    assert twice.gain == pytest.approx(once.gain, rel=0.01)
+
+
 @pytest.mark.parametrize("epsilon", [1.0, 2.0, 4.0])
 def test_gain_of_the_exact_estimate_is_a_column_of_the_inverse(epsilon: float) -> None:
     """Interior maximum: θ̂ = qC⁻¹, so fakes y move it by share·(e_y − q)C⁻¹, whatever the share."""

@@ -11,6 +11,7 @@ import numpy as np
 from geoveil import arrays
 from geoveil.arrays import ArrayLike, FloatArray, IntArray, uniform
 from geoveil.channel.channel import Channel, Tally, checked_channel, inverse_distribution
+from geoveil.channel.operator import StackedOperator
 from geoveil.errors import InvalidInput, number_of
 from geoveil.estimate import Estimator, IterativeBayesianUpdate
 from geoveil.estimate.fitted import Observations
@@ -137,7 +138,8 @@ class Attack:
             if some:
                 tallies = [Tally(self.channels[place], counts[0, place]) for place in some]
                 rows = counts[:, some].reshape(len(counts), -1).astype(np.float64)
-                theta = after_steps(Observations(tallies).operator, rows, steps)
+                operator = StackedOperator([tally.operator for tally in tallies])
+                theta = after_steps(operator, rows, steps)
                 maps += reports[some].sum() / reports.sum() * theta
         return maps
 
