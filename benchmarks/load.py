@@ -318,7 +318,7 @@ class _Runner:
     def _requests(self) -> Iterator[bytes]:
         reports, batch = self._fleet.reports(), self._plan.batch
         host = self._address.origin.partition("://")[2]
-        path = self._address.reports_path
+        path = self._address.path("/reports")
         while True:
             if batch == 1:
                 yield post(host, path, next(reports))

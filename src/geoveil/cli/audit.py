@@ -148,7 +148,7 @@ def _fetched(link: str) -> tuple[MechanismDocument, ...]:
             "after the campaign's name"
         ) from None
     try:
-        answer = Network(address).get(address.mechanism_path, tag=None, limit=LARGEST_ANSWER)
+        answer = Network(address).get(address.path("/mechanism"), tag=None, limit=LARGEST_ANSWER)
     except Unreachable as failure:
         why = _FAILURES.get(str(failure), "no whole answer came in time")
         raise InvalidFile(f"{shown} must answer with a mechanism document; {why}") from None

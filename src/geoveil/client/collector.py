@@ -175,7 +175,7 @@ class Collector:
         return slot
 
     def _fetched(self, now_s: float) -> tuple[MechanismDocument, ...]:
-        path, tag = self._address.mechanism_path, tag_of(self._latest) if self._latest else None
+        path, tag = self._address.path("/mechanism"), tag_of(self._latest) if self._latest else None
         answer = self._patience.answer(
             lambda: self._transport.get(path, tag=tag, limit=LARGEST_ANSWER)
         )
@@ -197,7 +197,7 @@ class Collector:
         Another key gets a request that has nothing of the first one: two from one seed would show, to
         whoever has both keys, which ticket is theirs.
         """
-        path, campaign = self._address.state_path, self._address.campaign
+        path, campaign = self._address.path(), self._address.campaign
         state = self._said(lambda: self._transport.get(path, tag=None, limit=LARGEST_ANSWER))
         spki = state.get("ticket_key")
         if spki is None:
@@ -208,7 +208,7 @@ class Collector:
         except (RefusedTicket, ValueError):
             raise Refused("ticket", "key") from None
         wish = {"invitation": invitation, "blinded": as_text(request.blinded)}
-        path, body = self._address.tickets_path, json.dumps(wish).encode()
+        path, body = self._address.path("/tickets"), json.dumps(wish).encode()
         signed = self._said(lambda: self._transport.post(path, body, limit=_ANSWER_BYTES))
         try:
             return request.finish(from_text(str(signed.get("signature"))))
@@ -237,7 +237,8 @@ class Collector:
             report["slot"] = charge.slot
         if charge.to_cell is not None:
             report["to"] = charge.to_cell
-        path, body = self._address.reports_path, json.dumps(report, separators=(",", ":")).encode()
+        path = self._address.path("/reports")
+        body = json.dumps(report, separators=(",", ":")).encode()
         try:
             post = partial(self._transport.post, path, body, limit=_ANSWER_BYTES)
             if ticket is not None:

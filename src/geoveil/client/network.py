@@ -34,7 +34,7 @@ class Address:
     """A campaign's collector and id.
 
     >>> address = Address.of("https://collector.example/c/lyon")
-    >>> address.mechanism_path, address.name
+    >>> address.path("/mechanism"), address.name
     ('/api/campaigns/lyon/mechanism', 'https://collector.example/c/lyon')
     """
 
@@ -43,6 +43,10 @@ class Address:
     port: int
     base: str
     campaign: str
+    origin: str
+    """Scheme, host and, where it is not the usual one, port."""
+    name: str
+    """One spelling for one campaign: what the ledger files it under."""
 
     @classmethod
     def of(cls, url: str, *, insecure: bool = False) -> Address:
@@ -58,23 +62,15 @@ class Address:
             raise InvalidInput(
                 "url must be a campaign's link, such as https://collector.example/c/lyon"
             ) from None
-        secure = parts.scheme == "https"
-        address = cls(secure, host, port or (443 if secure else 80), path["base"], path["campaign"])
+        secure, (base, campaign) = parts.scheme == "https", path.group("base", "campaign")
+        usual = 443 if secure else 80
+        origin = f"{parts.scheme}://[{host}]" if ":" in host else f"{parts.scheme}://{host}"
+        origin += "" if port in (None, 0, usual) else f":{port}"
+        name = f"{origin}{base}/c/{campaign}"
+        address = cls(secure, host, port or usual, base, campaign, origin, name)
         if not (secure or insecure or address.local):
             raise Refused("insecure")
         return address
-
-    @property
-    def name(self) -> str:
-        """One spelling for one campaign: what the ledger files it under."""
-        return f"{self.origin}{self.base}/c/{self.campaign}"
-
-    @property
-    def origin(self) -> str:
-        """Scheme, host and, where it is not the usual one, port."""
-        scheme, usual = ("https", 443) if self.secure else ("http", 80)
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"{scheme}://{host}" + ("" if self.port == usual else f":{self.port}")
 
     @property
     def local(self) -> bool:
@@ -84,25 +80,9 @@ class Address:
         except ValueError:
             return self.host == "localhost"
 
-    @property
-    def mechanism_path(self) -> str:
-        """Where the current mechanism document is."""
-        return f"{self.base}/api/campaigns/{self.campaign}/mechanism"
-
-    @property
-    def state_path(self) -> str:
-        """Where the campaign says what it is."""
-        return f"{self.base}/api/campaigns/{self.campaign}"
-
-    @property
-    def tickets_path(self) -> str:
-        """Where tickets are signed."""
-        return f"{self.base}/api/campaigns/{self.campaign}/tickets"
-
-    @property
-    def reports_path(self) -> str:
-        """Where reports go."""
-        return f"{self.base}/api/campaigns/{self.campaign}/reports"
+    def path(self, what: str = "") -> str:
+        """Where the campaign says what it is, or has its ``/mechanism``, ``/reports`` or ``/tickets``."""
+        return f"{self.base}/api/campaigns/{self.campaign}{what}"
 
 
 _LABELS = re.compile(r"(?a)(?:[a-z0-9_-]+\.)*(?!(?:[0-9]+|0x[0-9a-f]*)\Z)[a-z0-9_-]+")

@@ -249,7 +249,7 @@ class Participants:
 
     def _send(self, texts: list[bytes]) -> None:
         """Hand reports over together, again while the collector is busy: an id is counted once."""
-        path, body = self._address.reports_path, b'{"reports":[%s]}' % b",".join(texts)
+        path, body = self._address.path("/reports"), b'{"reports":[%s]}' % b",".join(texts)
         answer = self._patience.answer(lambda: self._network.post(path, body, limit=_ANSWER_BYTES))
         if answer is None or answer.status != 200:
             raise CollectorFailed("the collector must take the reports of the story")
