@@ -10,7 +10,6 @@ from functools import lru_cache, partial
 from typing import Any
 
 from geoveil.arrays import count, positive
-from geoveil.channel.guarantee import BetweenPositions
 from geoveil.client.ledger_book import Charge
 from geoveil.client.network import Address, Answer, Transport, Unreachable
 from geoveil.client.refusal import Refused
@@ -104,10 +103,8 @@ def offered(body: bytes) -> tuple[MechanismDocument, ...]:
 
 def check_promise(document: MechanismDocument) -> None:
     """Refuse a document whose whole numbers do not keep its promise; a process asks each once."""
-    try:
-        document.check_promise()
-    except RefusedDocument as refused:
-        raise Refused("document", refused.reason) from None
+    if not document.law.keeps(document.promise):
+        raise Refused("document", "certificate")
 
 
 class Collector:
@@ -146,7 +143,7 @@ class Collector:
             raise Refused("campaign")
         if trip not in (None, document.trips):
             raise Refused("trips") if document.trips else Refused("places")
-        if cost_of(document).epsilon_per_km > max_epsilon_per_km:
+        if document.cost.epsilon_per_km > max_epsilon_per_km:
             raise Refused("promise")
         self.slot(document, now_s)
         return document
@@ -256,11 +253,6 @@ class Collector:
         if problem:
             return f"the collector did not count it now ({problem})", problem
         return "the answer was not a collector's", ""
-
-
-def cost_of(document: MechanismDocument) -> BetweenPositions:
-    """What one report under a document is charged: a trip, with two ends, twice."""
-    return document.promise * 2 if document.trips else document.promise
 
 
 def _problem(answer: Answer) -> str:

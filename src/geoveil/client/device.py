@@ -14,13 +14,12 @@ from geoveil.arrays import one_of, positive
 from geoveil.channel.guarantee import BetweenPositions
 from geoveil.channel.words import NEARBY_KM, between_places, explain_nearby
 from geoveil.client.budget import Limits, Spent, left_of, spent_in_words
-from geoveil.client.collector import Collector, Patience, check_promise, cost_of
+from geoveil.client.collector import Collector, Patience, check_promise
 from geoveil.client.ledger import Ledger
 from geoveil.client.ledger_book import Again, Charge, Period, Round, day_of
 from geoveil.client.location import Beyond, Locate, Whereabouts, end_of_trip, in_words, whereabouts
 from geoveil.client.network import Address, Network, Transport
 from geoveil.client.refusal import Refused, Unacknowledged, without_frames
-from geoveil.document.canonical import document_id
 from geoveil.document.slots import LATEST_S
 from geoveil.document.wire import MechanismDocument
 from geoveil.errors import InvalidInput, RandomnessFailed
@@ -352,10 +351,10 @@ class Device:
             raise
         current = Round(
             campaign=name,
-            space=document_id(document.area.to_dict()),
+            space=document.space_id,
             number=document.round,
             mechanism=document.id,
-            promise=cost_of(document),
+            promise=document.cost,
             expires_s=document.expires_s,
             timeless=document.timeless_id,
         )

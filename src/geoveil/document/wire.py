@@ -103,6 +103,16 @@ class MechanismDocument:
         """The id of the same document in no round and at no time: what was certified once holds for all."""
         return replace(self, round=0, not_before_s=0, expires_s=0).id
 
+    @cached_property
+    def space_id(self) -> str:
+        """The same of its cells alone, which all rounds of a campaign share."""
+        return canonical.document_id(self.area.to_dict())
+
+    @cached_property
+    def cost(self) -> BetweenPositions:
+        """What one report is charged: a trip, with two ends, twice the promise."""
+        return self.promise * 2 if self.trips else self.promise
+
     @property
     def epsilon_per_km(self) -> float:
         """The promise."""
