@@ -235,7 +235,7 @@ class Device:
     def explain(self) -> str:
         """In plain words what a report would send and cost; reads no location and charges nothing."""
         now_s = self._now_s()
-        earlier = self._earlier(now_s)
+        earlier = self.ledger.reported(self.address.name, self._period(now_s))
         spent = self.ledger.spent(self.address.origin, now_s)
         if earlier is not None:
             return self._nothing_more(earlier, spent)
@@ -294,7 +294,7 @@ class Device:
     def _reported(self, ends: tuple[Whereabouts, ...], outside: Beyond) -> Charge:
         """The report that was made already, or a new one, drawn and charged: of a place, or both ends."""
         now_s = self._now_s()
-        earlier = self._earlier(now_s)
+        earlier = self.ledger.reported(self.address.name, self._period(now_s))
         if earlier is not None:
             return earlier
         document, current = self._current(now_s, trip=len(ends) > 1)
@@ -320,12 +320,6 @@ class Device:
             )
         finally:
             del draws  # what was not charged is in no traceback either
-
-    def _earlier(self, now_s: float) -> Charge | None:
-        """The report that was made already, where no document is needed to know it."""
-        if self.again == "round":
-            return None
-        return self.ledger.reported(self.address.name, self._period(now_s))
 
     def _period(self, now_s: float, document: MechanismDocument | None = None) -> Period:
         number = document.round if self.again == "round" and document else 0

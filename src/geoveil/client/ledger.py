@@ -93,7 +93,7 @@ class Ledger:
             )
 
     def reported(self, campaign: str, period: Period, mechanism: str = "") -> Charge | None:
-        """The report that was made already: ever, on that day, or under that mechanism."""
+        """The report that was made already: ever, on that day, or under that mechanism, of a round."""
         with self._book() as book:
             return tables.reported(book, campaign, period, mechanism)
 
