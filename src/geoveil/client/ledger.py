@@ -245,8 +245,7 @@ class Ledger:
                 self._begin()
             with closing(_connection(self.path)) as book:
                 book.execute("BEGIN IMMEDIATE" if write else "BEGIN")
-                if _version(book) < len(MIGRATIONS):
-                    _migrate(book)
+                _migrate(book)
                 self._check_anchor(book)
                 yield book
                 book.execute("COMMIT")
@@ -329,18 +328,15 @@ def _reason(failure: sqlite3.Error) -> str:
     return "ledger-unreadable" if code in unreadable else "ledger-unwritable"
 
 
-def _version(book: sqlite3.Connection) -> int:
+def _migrate(book: sqlite3.Connection) -> None:
+    """Bring the tables up to date, where they are ours and not newer than this program."""
     (application,) = book.execute("PRAGMA application_id").fetchone()
     (version,) = book.execute("PRAGMA user_version").fetchone()
     if application != APPLICATION_ID:
         raise Refused("ledger-unreadable", "another program's database")
     if version > len(MIGRATIONS):
         raise Refused("ledger-unreadable", "written by a newer version")
-    return int(version)
-
-
-def _migrate(book: sqlite3.Connection) -> None:
-    for statements in MIGRATIONS[_version(book) :]:
+    for number, statements in enumerate(MIGRATIONS[version:], start=version + 1):
         for statement in statements:
             book.execute(statement)
-    book.execute(f"PRAGMA user_version = {len(MIGRATIONS)}")
+        book.execute(f"PRAGMA user_version = {number}")
