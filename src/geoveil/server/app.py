@@ -145,22 +145,21 @@ class Service:
 
     async def blocking(self, call: Callable[P, T], *arguments: P.args, **keywords: P.kwargs) -> T:
         """Run something that waits for the store outside the event loop, and wait only so long."""
-        return await self._in_thread(STORE_S, partial(call, *arguments, **keywords))
+        try:
+            async with asyncio.timeout(STORE_S):
+                return await self.working(call, *arguments, **keywords)
+        except TimeoutError:
+            raise StoreFailed("the store must answer in time; try again later") from None
 
     async def working(self, call: Callable[P, T], *arguments: P.args, **keywords: P.kwargs) -> T:
         """The same for something that is computed, which may take longer."""
-        return await self._in_thread(None, partial(call, *arguments, **keywords))
-
-    async def _in_thread(self, patience_s: float | None, call: Callable[[], T]) -> T:
         if self._waiting >= _MOST_WAITING:
             raise Overloaded("too many requests wait for the store; try again later")
-        future = asyncio.get_running_loop().run_in_executor(self._threads, call)
+        work = partial(call, *arguments, **keywords)
+        future = asyncio.get_running_loop().run_in_executor(self._threads, work)
         self._waiting += 1
         future.add_done_callback(self._count_answer)
-        try:
-            return await asyncio.wait_for(asyncio.shield(future), patience_s)
-        except TimeoutError:
-            raise StoreFailed("the store must answer in time; try again later") from None
+        return await asyncio.shield(future)
 
     def _count_answer(self, future: asyncio.Future[Any]) -> None:
         self._waiting -= 1
