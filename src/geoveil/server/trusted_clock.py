@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from threading import Lock
+from functools import partial
+from threading import RLock
 from typing import Any
 
 JUMP_S = 5.0
@@ -21,10 +22,10 @@ CERTAIN_S = 86_400.0
 """How long a clock must have gone on evenly before anything is done that cannot be taken back."""
 
 
-def uptime_s() -> float:
-    """A clock that nobody can set, and that goes on while the machine sleeps, where there is one."""
-    which = getattr(time, "CLOCK_BOOTTIME", None)
-    return time.monotonic() if which is None else time.clock_gettime(which)
+uptime_s: Callable[[], float] = time.monotonic
+"""A clock that nobody can set, and that goes on while the machine sleeps, where there is one."""
+if hasattr(time, "CLOCK_BOOTTIME"):
+    uptime_s = partial(time.clock_gettime, time.CLOCK_BOOTTIME)
 
 
 class TrustedClock:
@@ -58,24 +59,32 @@ class TrustedClock:
         tell: Callable[..., None] = lambda name, **facts: None,
     ) -> None:
         self._wall, self._uptime, self._shared, self._tell = wall, uptime, shared, tell
-        self._lock = Lock()
+        self._lock = RLock()
         self.apart_s = self._logged_apart_s = 0.0
         """How far the machine's clock is ahead of the shared one: at the last look, and as last logged."""
         self.compare()
         now_s = uptime()
-        self._ahead_s = self._time() - now_s
+        self._ahead_s = wall() - self.apart_s - now_s
         """How far the trusted time is ahead of the uptime."""
         self._jumped: tuple[float, float] | None = None
         """How far the clock is ahead since it jumped, and the uptime then."""
         self._even_since_s = now_s - CERTAIN_S
-        if seen_s is not None and not -JUMP_S <= self._time() - seen_s <= CERTAIN_S:
+        if seen_s is not None and not -JUMP_S <= now_s + self._ahead_s - seen_s <= CERTAIN_S:
             self._jump(now_s, self._ahead_s)
             self._even_since_s = now_s
 
     def __call__(self) -> float:
         """The time now, in seconds since 1970."""
         with self._lock:
-            return self._look()
+            now_s = self._uptime()
+            ahead_s = self._wall() - self.apart_s - now_s
+            if self._jumped is not None:
+                self._settle(now_s, ahead_s, *self._jumped)
+            elif abs(ahead_s - self._ahead_s) <= JUMP_S:
+                self._ahead_s = ahead_s
+            else:
+                self._jump(now_s, ahead_s)
+            return now_s + self._ahead_s
 
     def compare(self) -> None:
         """Look at the clock that others share, where there is one; until the next look ours goes on."""
@@ -94,30 +103,15 @@ class TrustedClock:
     def in_doubt(self) -> bool:
         """Whether the clock has just jumped: nothing is closed, opened or forgotten."""
         with self._lock:
-            self._look()
+            self()
             return self._jumped is not None
 
     @property
     def certain(self) -> bool:
         """Whether the clock has gone on evenly for a day, stops of the service included."""
         with self._lock:
-            self._look()
+            self()
             return self._jumped is None and self._uptime() - self._even_since_s >= CERTAIN_S
-
-    def _time(self) -> float:
-        return self._wall() - self.apart_s
-
-    def _look(self) -> float:
-        now_s = self._uptime()
-        ahead_s = self._time() - now_s
-        if self._jumped is None:
-            if abs(ahead_s - self._ahead_s) <= JUMP_S:
-                self._ahead_s = ahead_s
-            else:
-                self._jump(now_s, ahead_s)
-        else:
-            self._settle(now_s, ahead_s, *self._jumped)
-        return now_s + self._ahead_s
 
     def _settle(self, now_s: float, ahead_s: float, jumped_s: float, since_s: float) -> None:
         """Take the time of a clock that jumped, where it has gone on evenly for long enough."""
