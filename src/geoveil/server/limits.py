@@ -61,7 +61,7 @@ class Limiter:
         now_s = self._clock()
         if now_s >= self._key_until_s:
             self._renew(now_s)
-        name = blake2b(_network(client), key=self._key, digest_size=16).digest()
+        name = _name(client, self._key)
         level, since_s = self._buckets.pop(name, (self._capacity, now_s))
         level = min(self._capacity, level + (now_s - since_s) * self._per_s)
         admitted = level >= min(tokens, self._capacity)
@@ -78,10 +78,11 @@ _IPV4_IN_IPV6 = (bytes(10) + b"\xff\xff", bytes.fromhex("0064ff9b") + bytes(8))
 """IPv4 clients as a socket that listens on ``::`` sees them, and behind a translator (RFC 6052)."""
 
 
-def _network(client: str) -> bytes:
-    """What one customer has: an address of IPv4, a /64 of IPv6."""
+def _name(client: str, key: bytes) -> bytes:
+    """A keyed hash of what one customer has: an address of IPv4, a /64 of IPv6."""
     address = _address(client)
-    return client.encode("utf-8", "replace") if address is None else address[:8]
+    network = client.encode("utf-8", "replace") if address is None else address[:8]
+    return blake2b(network, key=key, digest_size=16).digest()
 
 
 def _address(text: str) -> bytes | None:
@@ -134,15 +135,12 @@ class Networks:
     def of(self, scope: Mapping[str, Any]) -> bytes | None:
         """The network of a request; ``None`` where no limit by network holds."""
         address = self.address(scope)
-        return None if address is None else self._name(address)
+        return None if address is None else _name(address, self._key)
 
     def of_peer(self, address: str) -> bytes | None:
         """The network of a connection; ``None`` where a proxy stands for everybody."""
         exempt = self._trusted_proxy or (not self._loopback and is_loopback(address))
-        return None if exempt else self._name(address)
-
-    def _name(self, address: str) -> bytes:
-        return blake2b(_network(address), key=self._key, digest_size=16).digest()
+        return None if exempt else _name(address, self._key)
 
 
 class Shares:
