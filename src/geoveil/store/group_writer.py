@@ -40,16 +40,12 @@ class GroupWriter:
         self._most_a_commit = most_a_commit
         self._most_waiting = most_waiting
         self._queue: deque[_Submission] = deque()
-        self._waiting = 0
+        self.waiting = 0
+        """How many reports wait for a commit to begin."""
         self._closing = False
         self._changed = threading.Condition(threading.Lock())
         self._thread = threading.Thread(target=self._work, name="group-commit", daemon=True)
         self._thread.start()
-
-    @property
-    def waiting(self) -> int:
-        """How many reports wait for a commit to begin."""
-        return self._waiting
 
     def submit(
         self, loop: asyncio.AbstractEventLoop, uploads: Sequence[Upload]
@@ -62,10 +58,10 @@ class GroupWriter:
         with self._changed:
             if self._closing:
                 raise Overloaded("the server is stopping; try again later")
-            if self._waiting and self._waiting + size > self._most_waiting:
-                raise Overloaded(f"reports waiting ({self._waiting}) are too many; try again later")
+            if self.waiting and self.waiting + size > self._most_waiting:
+                raise Overloaded(f"reports waiting ({self.waiting}) are too many; try again later")
             self._queue.append(_Submission(uploads, future, loop))
-            self._waiting += size
+            self.waiting += size
             self._changed.notify()
         return future
 
@@ -97,7 +93,7 @@ class GroupWriter:
                 if batch and size > self._most_a_commit:
                     break
                 batch.append(self._queue.popleft())
-            self._waiting -= sum(len(submission.uploads) for submission in batch)
+            self.waiting -= sum(len(submission.uploads) for submission in batch)
             return batch
 
     def _commit(self, batch: list[_Submission]) -> list[Answer]:

@@ -131,7 +131,7 @@ class SqliteStore(Store):
             try:
                 connection.execute("BEGIN IMMEDIATE")
                 began = True
-                yield _runner(connection)
+                yield partial(_run, connection)
                 connection.execute("COMMIT")
             except BaseException as error:
                 if began or not isinstance(
@@ -153,7 +153,7 @@ class SqliteStore(Store):
         with reader.lock, _translated():
             try:
                 reader.connection.execute("BEGIN")
-                yield _runner(reader.connection)
+                yield partial(_run, reader.connection)
                 reader.connection.execute("COMMIT")
             except BaseException:
                 reader.connection.close(force=True)
@@ -329,11 +329,8 @@ def _translated() -> Iterator[None]:
         ) from None
 
 
-def _runner(connection: apsw.Connection) -> Run:
-    def run(statement: str, **values: Any) -> list[records.Row]:
-        return list(connection.execute(statement, values))
-
-    return run
+def _run(connection: apsw.Connection, statement: str, **values: Any) -> list[records.Row]:
+    return list(connection.execute(statement, values))
 
 
 def _named(run: Run, *names: list[Any]) -> list[records.Row]:
