@@ -104,27 +104,24 @@ def campaign_of_upload(scope: Scope) -> str | None:
     return campaign if campaign and "/" not in campaign else None
 
 
-def _slot(published: RoundRecord, report: Report) -> int:
-    """The number of the slot that a report names; 0 where the document has none."""
-    slots, slot = published.slots, report.slot
-    if slots == 1:
-        if slot is not msgspec.UNSET:
-            raise Problem("not-offered", "the document of this mechanism has no slots")
-        return 0
+def _number(published: RoundRecord, report: Report) -> int:
+    """The number that a report is counted under, or the problem with its slot or its cells."""
+    slots, most = published.slots, published.cells_each - 1
+    if slots == 1 and report.slot is not msgspec.UNSET:
+        raise Problem("not-offered", "the document of this mechanism has no slots")
+    slot = 0 if slots == 1 else report.slot
     if slot is msgspec.UNSET or slot >= slots:
         raise Problem(
             "slot-out-of-range",
             f"slot must be from 0 to {slots - 1}: the one that the location was true in",
         )
-    return slot
-
-
-def _end(published: RoundRecord, report: Report) -> int:
-    """Where the trip of a report ended; 0 where reports are no trips."""
     if (report.to is not msgspec.UNSET) != (published.ends == 2):
         asks = "asks for trips: cell and to" if published.ends == 2 else "does not ask for trips"
         raise Problem("not-offered", f"the document of this mechanism {asks}")
-    return 0 if isinstance(report.to, msgspec.UnsetType) else report.to
+    to = report.to or 0
+    if max(report.cell, to) > most:
+        raise Problem("cell-out-of-range", f"cell must be from 0 to {most}")
+    return published.report_number(report.mechanism, slot, report.cell, to)
 
 
 # --- Tickets, where a campaign asks for them
@@ -215,13 +212,10 @@ class Uploads:
         if published.levels and report.mechanism == published.mechanism:  # names all of its levels
             raise await self._unknown(campaign)
         campaigns.check_running(campaign)
-        slot, to = _slot(published, report), _end(published, report)
-        if max(report.cell, to) >= published.cells_each:
-            raise Problem("cell-out-of-range", f"cell must be from 0 to {published.cells_each - 1}")
+        number = _number(published, report)
         clock = self._service.clock
         if clock() > published.accept_until_s and clock.certain:  # else its ids are still kept
             raise Problem("mechanism-expired", "reports under this mechanism no longer count")
-        number = published.report_number(report.mechanism, slot, report.cell, to)
         id, key = bytes.fromhex(report.id), campaigns.ticket_key(campaign)
         if key is not None:  # it counts under the id of its ticket, whatever it says itself
             id = ticket_id(campaign, key.public, scope)
