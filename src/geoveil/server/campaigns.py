@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from geoveil.document.canonical import canonical_bytes
 from geoveil.document.ticket import SigningKey, as_text
 from geoveil.document.wire import new_id
 from geoveil.errors import InvalidInput, number_of
@@ -22,6 +23,7 @@ from geoveil.server.trusted_clock import TrustedClock
 from geoveil.store import (
     CampaignRecord,
     EstimateRecord,
+    PreparationRecord,
     RoundRecord,
     RoundTimes,
     State,
@@ -111,7 +113,8 @@ class Campaigns:
         space = space_of(settings, area)
         self._check_unreported(campaign)
         if not round_documents.at_once(space, len(settings.rule.promises)):
-            accepted = self.store.prepare(round_documents.preparation_of(campaign, number, space))
+            wanted = PreparationRecord(campaign, number, canonical_bytes(space.to_dict()))
+            accepted = self.store.prepare(wanted)
         else:
             documents = round_documents.first_documents(settings, campaign, now, space, number)
             following = round_documents.record_of(documents, settings, now)
@@ -445,11 +448,15 @@ class Campaigns:
 
     def _prepared(self, campaign: str) -> RoundRecord:
         """The current round of a campaign whose mechanism is made; ``campaign-preparing`` else."""
-        if self._record(campaign).state != "ended":
-            round_documents.check_prepared(
-                self.store.preparation(campaign), self.settings(campaign)
-            )
-        return self.look(campaign)
+        ended = self._record(campaign).state == "ended"
+        waits = None if ended else self.store.preparation(campaign)
+        if waits is None or waits.problem:
+            return self.look(campaign)
+        if round_documents.lacks_area(waits, self.settings(campaign)):
+            sentence = "this campaign waits for the city limits that its operator draws"
+        else:
+            sentence = "the mechanism of this campaign is being made, which takes a minute or more"
+        raise Problem("campaign-preparing", f"{sentence}; try again later")
 
 
 def _area_fixed() -> Problem:

@@ -18,7 +18,6 @@ from geoveil.document.canonical import canonical_bytes
 from geoveil.document.wire import MechanismDocument, pack_levels, publish, tag_of, unpack_levels
 from geoveil.errors import InvalidInput, SolverFailed, Unsupported
 from geoveil.position.positional import Placed, on_one_lattice
-from geoveil.server.problem import Problem
 from geoveil.server.settings_of_campaign import CampaignSettings
 from geoveil.space import MATRIX_LIMIT, MaskedGrid, Points, space_from_dict
 from geoveil.store import PreparationRecord, RoundRecord
@@ -53,8 +52,15 @@ def first_documents(
         if isinstance(space, Points):
             space = on_one_lattice(space, rule.promises)
         if space is None:
-            design = settings.cell_km, rule.promises, rule.camouflage, rule.most_leverage
-            begun = _begun_in_box(settings.box, *design)
+            alike = CampaignSettings(
+                name="box",
+                box=settings.box,
+                cell_km=settings.cell_km,
+                promises_per_km=rule.promises,
+                camouflage=rule.camouflage,
+                most_leverage=rule.most_leverage,
+            )
+            begun = _begun_in_box(alike)
         else:
             begun = Campaign(space, rule=rule)
         first = current_documents(begun, settings, campaign, now_s)
@@ -66,22 +72,8 @@ def first_documents(
 
 
 @lru_cache(8)
-def _begun_in_box(
-    box: tuple[float, float, float, float],
-    cell_km: float,
-    promises_per_km: tuple[float, ...],
-    camouflage: float,
-    most_leverage: float | None,
-) -> Campaign:
+def _begun_in_box(alike: CampaignSettings) -> Campaign:
     """A campaign before the first report, by all that its mechanisms depend on; kept for others like it."""
-    alike = CampaignSettings(
-        name="box",
-        box=box,
-        cell_km=cell_km,
-        promises_per_km=promises_per_km,
-        camouflage=camouflage,
-        most_leverage=most_leverage,
-    )
     return Campaign(alike.grid, rule=alike.rule)
 
 
@@ -223,11 +215,6 @@ def at_once(space: Placed, promises: int = 1) -> bool:
     return space.size <= AT_ONCE_CELLS
 
 
-def preparation_of(campaign: str, number: int, space: Placed) -> PreparationRecord:
-    """A round over the cells that an operator drew, as it is kept until it is prepared."""
-    return PreparationRecord(campaign, number, canonical_bytes(space.to_dict()))
-
-
 def lacks_area(preparation: PreparationRecord, settings: CampaignSettings) -> bool:
     """Whether there are more cells than a mechanism is made for until an operator draws city limits."""
     return not preparation.space and settings.needs_area
@@ -244,14 +231,3 @@ def described_preparation(
         return None
     lacks = lacks_area(preparation, settings)
     return {"round": preparation.round, "problem": preparation.problem or None, "needs_area": lacks}
-
-
-def check_prepared(preparation: PreparationRecord | None, settings: CampaignSettings) -> None:
-    """Raise ``campaign-preparing`` where a campaign waits for its mechanism."""
-    if preparation is None or preparation.problem:
-        return
-    if lacks_area(preparation, settings):
-        sentence = "this campaign waits for the city limits that its operator draws"
-    else:
-        sentence = "the mechanism of this campaign is being made, which takes a minute or more"
-    raise Problem("campaign-preparing", f"{sentence}; try again later")
