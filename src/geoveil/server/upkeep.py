@@ -87,18 +87,13 @@ class Upkeep:
 
     def _roll_over(self, current: RoundRecord, settings: CampaignSettings) -> None:
         now, campaigns = int(self.clock()), self.campaigns
-        ahead = _ahead(current, now)
-        if current.closed_at_s is not None:
-            # nobody need wait for the estimate with a document of no use
-            if (ahead or now >= current.expires_at_s) and not campaigns.is_over(current, settings):
-                campaigns.renew(current, settings, current.number + 1)
-        elif ahead:
-            campaigns.renew(current, settings, current.number + 1)
-        elif not settings.is_due(current, now):
-            return
-        elif current.total >= settings.minimum_reports:
+        ahead, is_open = _ahead(current, now), current.closed_at_s is None
+        # also of a closed round: nobody need wait for the estimate with a document of no use
+        useless = ahead or now >= current.expires_at_s
+        enough = current.total >= settings.minimum_reports
+        if is_open and not ahead and enough and settings.is_due(current, now):
             campaigns.close_if_large(current, settings.minimum_reports)
-        elif now >= current.expires_at_s and not campaigns.is_over(current, settings):
+        elif (is_open and ahead) or (useless and not campaigns.is_over(current, settings)):
             campaigns.renew(current, settings, current.number + 1)
 
     def _keep_house(self) -> None:
