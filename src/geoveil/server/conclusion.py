@@ -19,10 +19,12 @@ from geoveil.campaign.one_map import Standing
 from geoveil.campaign.rounds import read_fakes
 from geoveil.channel.channel import Tally
 from geoveil.document.canonical import canonical_bytes
+from geoveil.document.slots import Slots
 from geoveil.document.wire import MechanismDocument, tag_of, unpack_levels
 from geoveil.errors import GeoveilError, number_of
 from geoveil.estimate.bars import ErrorBars
 from geoveil.server.maps_by_slot import (
+    OfSlot,
     by_slot,
     fitted_slots,
     packed_maps,
@@ -147,10 +149,11 @@ def conclude(work: Work, tell: Callable[[Conclusion], None] = lambda _: None) ->
         if part is not None:
             parts |= part(closing)
         elif name == "slots":
-            slots, maps = _slots(work, documents, closing)
-            parts |= slots
+            parts["slots"], maps = _slots(work, documents, closing)
         else:
-            parts["alarm"] |= _slot_alarm(work, closing)
+            slots, tallies = _by_slot(work, closing)
+            least = settings.minimum_reports
+            parts["alarm"]["slots"] = slot_alarm(closing, tallies, slots.names, least)
     body = _body(work, documents, closing, parts, ())
     return Conclusion(body, closing.reports, following, slots=maps)
 
@@ -320,9 +323,7 @@ def _slots(
     work: Work, documents: Mapping[int, Documents], closing: Closing
 ) -> tuple[dict[str, Any], bytes]:
     """What is said about the slots, and one map for each that has the minimum of reports."""
-    slots = work.settings.time_slots
-    assert slots is not None
-    tallies = by_slot(closing, work.counts, len(slots.names))
+    slots, tallies = _by_slot(work, closing)
     maps = fitted_slots(closing, tallies, work.settings.minimum_reports)
     summary = slots_summary(slots, maps, work.settings.minimum_reports, closing)
     about = {
@@ -330,15 +331,13 @@ def _slots(
         "round": work.round,
         "space": _space(documents[work.round][0]),
     }
-    return {"slots": summary}, packed_maps(about, summary, maps, LEVEL)
+    return summary, packed_maps(about, summary, maps, LEVEL)
 
 
-def _slot_alarm(work: Work, closing: Closing) -> dict[str, Any]:
-    """Whether every slot with a map looks like honest people too."""
+def _by_slot(work: Work, closing: Closing) -> tuple[Slots, Sequence[OfSlot]]:
     slots = work.settings.time_slots
     assert slots is not None
-    tallies = by_slot(closing, work.counts, len(slots.names))
-    return {"slots": slot_alarm(closing, tallies, slots.names, work.settings.minimum_reports)}
+    return slots, by_slot(closing, work.counts, len(slots.names))
 
 
 def _gain(closing: Closing) -> dict[str, Any]:
