@@ -89,7 +89,7 @@ async def counts(service: Service, request: Request) -> Response:
     evidence = await service.blocking(
         evidence_of, service.campaigns, campaign, round_number(request)
     )
-    return answer(await service.working(evidence.shown_counts))  # reads the documents of all rounds
+    return answer(await service.working(evidence.noisy_counts))  # reads the documents of all rounds
 
 
 @operators(
@@ -196,8 +196,9 @@ class Evidence:
     around: bool = field(default=False, compare=False)
     """Whether people stand around the places that its cells are."""
 
-    def noisy_counts(self, estimate: Mapping[str, Any]) -> tuple[IntArray, int]:
+    def noisy_counts(self) -> api.NoisyCounts:
         """Reports by cell over the rounds of the map as they were received, and those beyond the map."""
+        estimate = read_body(self.body)
         cells, outside = len(estimate["distribution"]), 0
         on_map = np.zeros(cells, dtype=np.int64)
         for number in [used["round"] for used in estimate["rounds"]]:
@@ -207,13 +208,7 @@ class Evidence:
             for counts in levels:
                 on_map += counts[:cells]
                 outside += int(counts[cells:].sum())
-        return on_map, outside
-
-    def shown_counts(self) -> api.NoisyCounts:
-        """The same as the body of an answer."""
-        estimate = read_body(self.body)
-        by_cell, outside = self.noisy_counts(estimate)
-        return api.NoisyCounts(estimate["round"], sorted(self.counts), by_cell.tolist(), outside)
+        return api.NoisyCounts(estimate["round"], sorted(self.counts), on_map.tolist(), outside)
 
     def round(self, number: int) -> Round:
         """One of its rounds."""
