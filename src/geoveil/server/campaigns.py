@@ -205,9 +205,9 @@ class Campaigns:
         """
         since, current = self._current.get(campaign, (None, None))
         if current is None or not self._fresh(since):
-            self._record(campaign)
+            record = self._record(campaign)
             self.check_running(campaign)
-            current = self._prepared(campaign)
+            current = self._prepared(record)
         self.check_running(campaign)
         if current.closed_at_s is not None and self.state(campaign)["state"] == "finished":
             raise Problem("campaign-finished", "a report would enter no map any more")
@@ -343,7 +343,7 @@ class Campaigns:
         the minimum of reports.
         """
         minimum = self.settings(campaign).minimum_reports
-        current = self._prepared(campaign)
+        current = self._prepared(self._record(campaign))
         if current.closed_at_s is None and not self.close_if_large(current, minimum):
             current = self.look(campaign)
             if current.closed_at_s is None:
@@ -368,9 +368,10 @@ class Campaigns:
 
     def _going_on(self, campaign: str) -> RoundRecord:
         """The current round of a campaign that may open another."""
-        if self._record(campaign).state == "ended":
+        record = self._record(campaign)
+        if record.state == "ended":
             raise Problem("campaign-ended", "a campaign that has ended opens no rounds")
-        current = self._prepared(campaign)
+        current = self._prepared(record)
         if current.closed_at_s is not None and self.is_over(current, self.settings(campaign)):
             last = f"round {current.number} was the last of the campaign"
             raise Problem("campaign-finished", f"{last}; make another campaign for more")
@@ -446,13 +447,12 @@ class Campaigns:
     def _fresh(self, since: float | None) -> bool:
         return since is not None and 0 <= self.clock() - since < FRESH_S
 
-    def _prepared(self, campaign: str) -> RoundRecord:
+    def _prepared(self, record: CampaignRecord) -> RoundRecord:
         """The current round of a campaign whose mechanism is made; ``campaign-preparing`` else."""
-        ended = self._record(campaign).state == "ended"
-        waits = None if ended else self.store.preparation(campaign)
+        waits = None if record.state == "ended" else self.store.preparation(record.id)
         if waits is None or waits.problem:
-            return self.look(campaign)
-        if round_documents.lacks_area(waits, self.settings(campaign)):
+            return self.look(record.id)
+        if round_documents.lacks_area(waits, self.settings(record.id)):
             sentence = "this campaign waits for the city limits that its operator draws"
         else:
             sentence = "the mechanism of this campaign is being made, which takes a minute or more"
