@@ -108,6 +108,28 @@ def test_rows_outside_are_left_out_and_counted(tmp_path: Path) -> None:
     assert gv.load_mechanism(target) == expected()
 
 
+@pytest.mark.parametrize(
+    ("people", "said"),
+    [
+        (["812", "1.204"], "warning: points of column 'population'"),
+        (["812.5", "1.204"], ""),
+        (["0.812", "0.204"], ""),
+        (["812", "1,204"], "row 2 does not: write them with a decimal point"),
+        (["812", "1.204.100"], "row 2 does not: write them with a decimal point"),
+    ],
+)
+def test_marks_for_thousands_do_not_pass_for_decimal_points(
+    people: list[str], said: str, tmp_path: Path
+) -> None:
+    census = tmp_path / "census.csv"
+    rows = [f"48,83{k};2,28{k};{amount}" for k, amount in enumerate(people, start=2)]
+    census.write_text("\n".join(["lat;lng;population", *rows]))
+    words = ["--column", "population", "--delimiter", ";", *BOX, "-o", tmp_path / "mechanism.json"]
+    stderr = design("--prior", census, *words).stderr
+    assert said in stderr
+    assert said or "warning" not in stderr
+
+
 POLYGON = {
     "type": "FeatureCollection",
     "features": [

@@ -14,7 +14,7 @@ from geoveil.errors import InvalidFile, number_of
 from geoveil.space.space import MapSpace, Space
 from geoveil.table import results, streamed
 from geoveil.table.amounts import Districts, Raster, is_raster, read_districts, read_raster
-from geoveil.table.columns import cell_numbers, numbers
+from geoveil.table.columns import cell_numbers, marks_thousands, numbers
 from geoveil.table.locations import Extent, Reading, list_columns
 from geoveil.table.reader import TableReader
 
@@ -106,8 +106,14 @@ class PriorFile:
             )
         lat = np.concatenate([part.lat for part in parts])
         lng = np.concatenate([part.lng for part in parts])
-        values = np.concatenate([numbers(part.others.column(amounts)) for part in parts])
+        written = [part.others.column(amounts) for part in parts]
+        values = np.concatenate([numbers(column) for column in written])
         results.checked_amounts(values, amounts, self.source)
+        if marks_thousands(written):
+            console.warn(
+                f"points of column {amounts!r} of {self.source} look like marks for thousands and are read "
+                "as decimal ones; write numbers without such marks"
+            )
         cells, inside = space.nearest_cells(lat=lat, lng=lng)
         self._tell_outside(int(np.count_nonzero(~inside)), inside.size, console)
         result = self._result(space, cells[inside], values[inside], amounts)

@@ -99,6 +99,23 @@ def numbers(values: pa.Array, *, degrees: bool = False) -> FloatArray:
     return numpy_floats(pc.cast(values, pa.float64(), safe=False))
 
 
+def marks_thousands(columns: Sequence[pa.Array]) -> bool:
+    """Whether texts look like whole numbers with points for thousands: 1.204 beside 812, and never 81.2.
+
+    >>> [marks_thousands([arrow_texts(texts)]) for texts in (["812", "1.204"], ["812", "81.2"])]
+    [True, False]
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    texts = [column for column in columns if pa.types.is_string(column.type)]
+    values = pa.chunked_array(texts, pa.string())
+    whole = pc.match_substring_regex(values, r"^\s*[0-9]{1,3}\s*$")
+    marked = pc.match_substring_regex(values, r"^\s*[1-9][0-9]{0,2}\.[0-9]{3}\s*$")
+    found = pc.any(whole), pc.any(marked), pc.all(pc.or_(whole, marked))
+    return all(scalar.as_py() for scalar in found)
+
+
 def cell_numbers(values: FloatArray, size: int, name: str, why: str, before: int = 0) -> IntArray:
     """Numbers of cells in 0 … size − 1; the first other one is named by its row.
 

@@ -347,7 +347,8 @@ def checked_amounts(values: FloatArray, column: str, path: str) -> FloatArray:
     wrong = np.flatnonzero(~((values >= 0) & np.isfinite(values)))
     if wrong.size:
         raise InvalidFile(
-            f"column {column!r} of {path} must hold numbers of at least 0; row {wrong[0] + 1} does not"
+            f"column {column!r} of {path} must hold numbers of at least 0; row {wrong[0] + 1} does not: "
+            "write them with a decimal point, and without marks for thousands"
         )
     return values
 
