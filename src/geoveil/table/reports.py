@@ -179,6 +179,8 @@ def count_reports(
 TIME_NAMES = ("time", "timestamp", "datetime", "date_time", "when")
 """What columns of times are called."""
 _SECONDS = re.compile(r"[1-9][0-9]{9}(\.[0-9]*)?", re.ASCII)
+_UTC = re.compile(r" ?UTC\Z")
+"""As some databases write the offset."""
 _HOURS: Mapping[str, Callable[[datetime], str]] = {
     "hour": lambda at: f"{at.hour:02}",
     "weekday-hour": lambda at: f"{DAYS[at.weekday()]} {at.hour:02}",
@@ -195,6 +197,8 @@ def time_of(value: Any) -> datetime | None:
     (8, None, None)
     >>> time_of(1777624200.0).isoformat(), time_of("20260501"), time_of(1777624200000)
     ('2026-05-01T08:30:00+00:00', None, None)
+    >>> time_of("2026-05-01 08:30:00 UTC").isoformat()
+    '2026-05-01T08:30:00+00:00'
     """
     if isinstance(value, datetime):
         return value
@@ -207,7 +211,7 @@ def time_of(value: Any) -> datetime | None:
         date.fromisoformat(text)
         return None
     with suppress(ValueError):
-        return datetime.fromisoformat(text)
+        return datetime.fromisoformat(_UTC.sub("+00:00", text))
     return None
 
 
