@@ -252,9 +252,7 @@ def test_a_campaign_is_there_with_its_key_or_not_yet(
     service: InProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def new() -> SigningKey:
-        assert (
-            service.store.campaign("rome") is None
-        )  # or each who asks would make one, a second long
+        assert service.store.campaign("rome") is None  # else each who asks would make one more
         return a_key(9)
 
     monkeypatch.setattr(SigningKey, "new", new)
