@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import math
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -191,6 +192,21 @@ def test_the_certificate_is_computed_once(path: Path, monkeypatch: pytest.Monkey
     fresh = device(collector, path.with_name("other.db"))
     fresh.report(**PLACE)
     assert len(certified) == 2
+
+
+def test_a_fix_that_fails_costs_no_second_certificate(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    collector, certified, certify = Collector(), [], Law.certify
+    monkeypatch.setattr(
+        Law, "certify", lambda law, claim=0.0: certified.append(law) or certify(law, claim)
+    )
+    for _ in range(2):
+        module.offered.cache_clear()  # as in another process
+        failed = refused(device(collector, path).report, locate=lambda: (math.nan, math.nan))
+        assert failed.reason == "location"
+    assert len(certified) == 1
+    assert collector.attempts == Ledger(path).charges() == []
 
 
 def test_the_id_is_that_of_what_was_served(path: Path) -> None:

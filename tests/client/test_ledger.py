@@ -111,7 +111,7 @@ def test_commits_are_synced(path: Path, monkeypatch: pytest.MonkeyPatch) -> None
             book.execute(f"PRAGMA {name}").fetchone()[0]
             for name in ("synchronous", "journal_mode", "secure_delete")
         ]
-    assert settings == [3, "delete", 1]
+    assert settings == [3, "truncate", 1]
 
 
 def test_campaigns_share_the_budget_and_nothing_else(path: Path) -> None:
@@ -696,6 +696,22 @@ def test_asking_writes_nothing(path: Path) -> None:
     assert (path.read_bytes(), path.stat().st_mtime_ns) == (before, changed_ns)
 
 
+def test_accepting_writes_nothing_where_a_key_stands(path: Path) -> None:
+    """What is not written need not be synced; the charge notes what was accepted."""
+    ledger, current = Ledger(path), a_round()
+    ledger.open_campaign(A, Period("round", 1), NOW_S)
+    before = path.read_bytes()
+    accepted = ledger.accept(current, Period("round", 1), LIMITS, NOW_S)
+    assert path.read_bytes() == before
+    assert ledger.accept(current, Period("round", 1), LIMITS, NOW_S) == accepted
+    reported(ledger)
+    assert rows(path, "SELECT space, expires_s FROM campaign") == [(SPACE, NOW_S + 1000)]
+    assert ledger.certified(current.timeless)
+    fresh = Ledger(path.with_name("fresh.db"))
+    accepted = fresh.accept(current, Period("round", 1), LIMITS, NOW_S)
+    assert fresh.accept(current, Period("round", 1), LIMITS, NOW_S) == accepted
+
+
 def test_the_file_says_what_it_is_and_which_one(path: Path) -> None:
     """In the header of SQLite, where other versions and programs look; the id has 128 bits."""
     ledger = Ledger(path)
@@ -732,8 +748,7 @@ def test_a_key_moves_on_alone_and_only_as_far_as_it_reaches() -> None:
             return {name: (again, least, key) for name, again, least, key in rows}
 
         def key_for(number: int, again: Any = "day") -> bytes:
-            current = a_round(campaign="b")
-            return ledger_book.key(book, current, Period(again, number), SYSTEM)
+            return ledger_book.key(book, "b", Period(again, number), SYSTEM)
 
         for name, number in (("a", 3), ("b", 5), ("c", 5)):
             ledger_book.open_campaign(book, name, Period("day", number), SYSTEM)

@@ -310,6 +310,10 @@ class Device:
                 where.draw(document, bits[start : start + DRAW_BYTES], outside)
                 for where, start in zip(ends, (0, DRAW_BYTES), strict=False)
             ]
+        except BaseException:
+            with suppress(Refused):  # the next try need not check the promise again
+                self.ledger.remember(current)
+            raise
         finally:
             del bits  # beside what is sent, now or later, they would tell from where
         try:

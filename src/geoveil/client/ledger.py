@@ -130,8 +130,8 @@ class Ledger:
     ) -> Charge | tuple[str, bytes]:
         """``check``, and the id and the bits for the report: before a location is read.
 
-        Remembers the space, that the promise of the document was checked, and a key where there is none.
-        The report itself where it was made already.
+        The report itself where it was made already. Where a key for it stands there, and none has ended,
+        nothing is written, and nothing need be synced.
         """
         with self._book(write=True) as book:
             earlier = tables.reported(book, current.campaign, period, current.mechanism)
@@ -139,8 +139,13 @@ class Ledger:
                 return earlier
             tables.check(book, current, limits, now_s)
             tables.forget_ended(book, now_s)
-            book.execute(tables.CERTIFIED, (current.timeless, current.expires_s))
-            return period.bits(tables.key(book, current, period, randomness), current.mechanism)
+            secret = tables.key(book, current.campaign, period, randomness)
+            return period.bits(secret, current.mechanism)
+
+    def remember(self, current: Round) -> None:
+        """Note a document that was accepted; ``charge`` does so too, and this where no report came of it."""
+        with self._book(write=True) as book:
+            tables.remember(book, current)
 
     @without_frames
     def charge(
@@ -183,6 +188,7 @@ class Ledger:
                 to_lng=to_lng,
             )
             tables.add(book, charge)
+            tables.remember(book, current)
             tables.move_on(book, current.campaign, period)
             return charge
 
@@ -244,6 +250,9 @@ class Ledger:
             if kind_of(self.path) != "database":
                 self._begin()
             with closing(_connection(self.path)) as book:
+                book.execute(
+                    "PRAGMA journal_mode = TRUNCATE"
+                )  # as safe, and half as long as to delete it
                 book.execute("BEGIN IMMEDIATE" if write else "BEGIN")
                 _migrate(book)
                 self._check_anchor(book)

@@ -203,10 +203,6 @@ def moved_on(key: bytes, steps: int) -> bytes:
 
 
 _NAMES = ", ".join(field.name for field in fields(Charge))
-CERTIFIED = """
-    INSERT INTO certified VALUES (?, ?)
-    ON CONFLICT (mechanism) DO UPDATE SET expires_s = max(expires_s, excluded.expires_s)
-"""
 
 
 def charges(book: sqlite3.Connection, which: str, *values: Any) -> list[Charge]:
@@ -333,20 +329,29 @@ def open_campaign(
         book.execute("INSERT INTO campaign (name, again, next, key) VALUES (?, ?, ?, ?)", values)
 
 
-def key(book: sqlite3.Connection, current: Round, period: Period, randomness: Randomness) -> bytes:
+def key(book: sqlite3.Connection, campaign: str, period: Period, randomness: Randomness) -> bytes:
     """The key of a report to come; a new one where there is none that reaches it."""
-    name, number = current.campaign, period.number
-    open_campaign(book, name, period, randomness)
-    statement = "SELECT space, expires_s, again, next, key FROM campaign WHERE name = ?"
-    row = book.execute(statement, (name,)).fetchone()
-    _, expires_s, again, least, secret = row
-    if secret is None or again != period.again or not 0 <= number - least <= MOST_STEPS:
-        again, least, secret = period.again, number, randomness.bytes(32)
-    values = (current.space, max(expires_s or 0, current.expires_s), again, least, secret)
-    if values != row:  # what stands there already need not be written again
-        names = "space = ?, expires_s = ?, again = ?, next = ?, key = ?"
-        book.execute(f"UPDATE campaign SET {names} WHERE name = ?", (*values, name))
-    return moved_on(secret, number - least)
+    open_campaign(book, campaign, period, randomness)
+    statement = "SELECT again, next, key FROM campaign WHERE name = ?"
+    again, least, secret = book.execute(statement, (campaign,)).fetchone()
+    if secret is None or again != period.again or not 0 <= period.number - least <= MOST_STEPS:
+        least, secret = period.number, randomness.bytes(32)
+        changed = (period.again, least, secret, campaign)
+        book.execute("UPDATE campaign SET again = ?, next = ?, key = ? WHERE name = ?", changed)
+    return moved_on(secret, period.number - least)
+
+
+def remember(book: sqlite3.Connection, current: Round) -> None:
+    """The space of a campaign, when its documents end, and that the promise of this one was checked."""
+    book.execute(
+        "UPDATE campaign SET space = ?, expires_s = max(coalesce(expires_s, 0), ?) WHERE name = ?",
+        (current.space, current.expires_s, current.campaign),
+    )
+    book.execute(
+        "INSERT INTO certified VALUES (?, ?) "
+        "ON CONFLICT (mechanism) DO UPDATE SET expires_s = max(expires_s, excluded.expires_s)",
+        (current.timeless, current.expires_s),
+    )
 
 
 def move_on(book: sqlite3.Connection, campaign: str, period: Period) -> None:
