@@ -529,3 +529,39 @@ def test_a_cheating_collector_gets_no_report(
     assert said == whole
     assert whole[0] == "answer" or said[1] == ("key" if fault == "no key" else "signature")
     assert [kind for kind, _ in through.sent] in ([], ["tickets"])
+
+
+# --- After the last round
+
+
+def test_after_the_last_round_tickets_are_for_reports_drawn_before(
+    inside: Callable[..., InProcess], tmp_path: Path, monkeypatch
+) -> None:
+    service = inside(requests_per_minute=0)
+    service.campaign(tickets=True, rounds=1)
+    one, two, late, later = invited(service, 4)
+    early = with_ticket(ticket(service, one))
+    spent = with_ticket(ticket(service, two, b"2" * 32))
+    drawn, through = report(service), Through(service)
+    assert service.post(REPORTS, json=report(service), headers=early).status_code == 200
+    with pytest.raises(Unacknowledged):
+        of(through, "", tmp_path / "ledger.db").report(**HERE)
+    campaigns = service.service.campaigns
+    assert campaigns.close_if_large(campaigns.look("lyon"), 0)
+    assert service.get("/api/campaigns/lyon").json()["state"] == "finished"
+    answer = service.post(INVITATIONS, json={"count": 1}, operator=True)
+    assert problem(answer) == (410, "campaign-finished")
+    assert service.post(REPORTS, json=drawn, headers=spent).status_code == 200
+    (receipt,) = of(through, late, tmp_path / "ledger.db").flush()
+    assert receipt.acknowledged
+    with pytest.raises(Refused, match="campaign-finished"):  # nobody uses one up for a new report
+        of(through, later, tmp_path / "another.db").report(**HERE)
+    ends_s = campaigns.look("lyon").accept_until_s
+    wanted = wish(later, TicketRequest(bytes(32), key_of(service), "lyon"))
+    monkeypatch.setattr(campaigns, "clock", lambda: ends_s + 1.0)
+    assert problem(service.post(TICKETS, json=wanted)) == (410, "campaign-finished")
+    assert (*service.store.invitations("lyon"), service.store.progress("lyon").reports) == (4, 3, 3)
+    described = service.get("/openapi.json").json()["paths"]
+    for path in (TICKETS, INVITATIONS):
+        operation = described[path.replace("lyon", "{campaign}")]["post"]
+        assert "campaign-finished" in operation["responses"]["410"]["description"]

@@ -39,6 +39,7 @@ _STANDING = {
     "paused": "the campaign takes no reports for now; try again later",
     "ended": "the campaign has ended and takes no reports any more",
 }
+_NO_MAP = "a report would enter no map any more"
 VERSION_1 = b'"geoveil":1,'
 """In documents whose promise was between cells; their campaigns have ended."""
 
@@ -210,8 +211,19 @@ class Campaigns:
             current = self._prepared(record)
         self.check_running(campaign)
         if current.closed_at_s is not None and self.state(campaign)["state"] == "finished":
-            raise Problem("campaign-finished", "a report would enter no map any more")
+            raise Problem("campaign-finished", _NO_MAP)
         return current
+
+    def check_unfinished(self, campaign: str, *, late: bool = False) -> None:
+        """Raise where :meth:`mechanism` is refused for good or for now, but for a mechanism being prepared.
+
+        ``late``: a finished campaign passes for as long as reports that were drawn before still count.
+        """
+        self.check_running(campaign)
+        if self.state(campaign)["state"] == "finished" and not (
+            late and self.clock() <= self.look(campaign).accept_until_s
+        ):
+            raise Problem("campaign-finished", _NO_MAP)
 
     def state(self, campaign: str) -> dict[str, Any]:
         """What everybody may know about a campaign, as plain JSON values, at most a second old.

@@ -88,14 +88,14 @@ async def _key(service: Service, request: Request) -> tuple[str, SigningKey]:
 @operators(
     "POST /api/campaigns/{campaign}/invitations",
     {201: ("One code for each person; the codes are told only now.", Invited)},
-    problems=("not-offered", "campaign-paused", "campaign-ended"),
+    problems=("not-offered", "campaign-paused", "campaign-ended", "campaign-finished"),
     body=Invite,
 )
 async def invite(service: Service, request: Request) -> Response:
     """Make invitations, each good for one report."""
     campaign, _ = await _key(service, request)
     wanted = decode(_INVITE, await service.body(request.scope, request.receive))
-    service.campaigns.check_running(campaign)
+    await service.blocking(service.campaigns.check_unfinished, campaign)
     codes = new_codes(wanted.count)
     await service.working(service.store.invite, campaign, [digest_of(code) for code in codes])
     return answer(Invited(codes), 201)
@@ -116,7 +116,8 @@ async def invitations(service: Service, request: Request) -> Response:
     "POST /api/campaigns/{campaign}/tickets",
     {200: ("The same again where the same is asked.", Signed)},
     problems=(
-        "not-offered", "unknown-invitation", "invitation-used", "campaign-paused", "campaign-ended",
+        "not-offered", "unknown-invitation", "invitation-used",
+        "campaign-paused", "campaign-ended", "campaign-finished",
     ),
     body=TicketWish,
 )  # fmt: skip
@@ -124,7 +125,7 @@ async def ticket(service: Service, request: Request) -> Response:
     """Sign a ticket without seeing it, one for each invitation."""
     campaign, key = await _key(service, request)
     wish = decode(_WISH, await service.body(request.scope, request.receive))
-    service.campaigns.check_running(campaign)
+    await service.blocking(service.campaigns.check_unfinished, campaign, late=True)
     blinded = from_text(wish.blinded)
     if not key.public.can_sign(blinded):
         raise Problem("malformed-body", "blinded must be a number below the modulus of the key")
