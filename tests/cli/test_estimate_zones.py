@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -108,3 +109,20 @@ def test_what_cannot_be(folder: Path) -> None:
         )
         assert done.exit_code == 2
         assert words in done.output
+
+
+def test_a_warning_of_the_library_is_one_of_the_command_said_once(folder: Path) -> None:
+    west, east = HALVES["features"]
+    three = districts(west, {**east, "geometry": None}, {**east, "properties": west["properties"]})
+    (folder / "odd.geojson").write_text(json.dumps(three))
+    asked = ["estimate", "noisy.csv", "--zones", "odd.geojson", "-o", "odd.csv"]
+    paths = [str(folder / each) if "." in each else each for each in asked]
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        before = warnings.showwarning
+        done = CliRunner().invoke(program, paths)
+        assert warnings.showwarning is before
+    assert done.exit_code == 0, done.output
+    shapeless, alike = done.stderr.splitlines()
+    assert shapeless == "geoveil: warning: 1 feature has no shape and is left out: 'east'"
+    assert alike.startswith("geoveil: warning: several districts have the name 'west' and stay")

@@ -112,9 +112,8 @@ def test_holds_agrees_with_shapely() -> None:
 def test_names_of_features_collections_and_files(tmp_path: Path) -> None:
     square = polygon(rectangle(0, 0, 1, 1))
     named = {"type": "Feature", "properties": {"name": "North"}, "geometry": square}
-    empty = {"type": "Feature", "properties": {}, "geometry": None}
     plain = {"type": "Feature", "properties": None, "geometry": square}
-    collection = {"type": "FeatureCollection", "features": [named, empty, plain]}
+    collection = {"type": "FeatureCollection", "features": [named, plain]}
     assert [each.name for each in read_outlines(collection)] == ["North", "area 2"]
     assert [each.name for each in read_outlines(collection, name="other")] == ["area 1", "area 2"]
     path = tmp_path / "districts.geojson"
@@ -180,3 +179,20 @@ def test_a_kink_in_a_coast_is_no_crossing() -> None:
         (0, 0), (0, 0.5), (0.001, 0.499), (-0.001, 0.501), (0, 0.5), (0, 1), (1, 1), (1, 0)
     )
     assert isinstance(read_outlines(polygon(kinked))[0], Outline)
+
+
+def test_features_without_a_shape_are_said_to_be_left_out() -> None:
+    nothing = {"type": "GeometryCollection", "geometries": []}
+    feature = {"type": "Feature", "properties": {"name": "South"}, "geometry": None}
+    bare = {"type": "Feature", "properties": None}
+    square = {**feature, "properties": {}, "geometry": polygon(rectangle(0, 0, 1, 1))}
+    several = {"type": "FeatureCollection", "features": [feature, square]}
+    with pytest.warns(UserWarning, match="^1 feature has no shape and is left out: 'South'$"):
+        assert [each.name for each in read_outlines(several)] == ["area 1"]
+    several["features"] += [{**feature, "geometry": nothing}, bare]
+    said = "^3 features have no shape and are left out: 'South', 'South', one without a name$"
+    with pytest.warns(UserWarning, match=said):
+        assert len(read_outlines(several)) == 1
+    several["features"] = [feature] * 2
+    with pytest.raises(InvalidInput, match="must hold an area"):
+        read_outlines(several)

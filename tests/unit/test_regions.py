@@ -199,3 +199,10 @@ def test_intervals_of_districts_hold_the_truth(runs: int) -> None:
     # four standard deviations below 93 %, runs taken as the independent ones
     assert np.mean(held) > 0.93 - 5 * np.std(np.mean(held, axis=1)) / np.sqrt(len(held))
     assert np.mean(held) < 0.999
+
+
+def test_districts_of_one_name_are_said_to_stay_apart(estimate: gv.Estimate) -> None:
+    shape = zone(SOUTH, WEST, NORTH, 2.3, "west")
+    with pytest.warns(UserWarning, match="several districts have the name 'west' and stay apart"):
+        shares = estimate.regions(districts(shape, *HALVES["features"]))
+    assert shares.names == ("west", "west", "east")

@@ -9,6 +9,7 @@ import os
 import re
 import sys
 import threading
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -99,7 +100,7 @@ class Console:
 
 
 class LibraryNotes(logging.Handler):
-    """What the library logs while a command runs, as notes of the command."""
+    """What the library logs while a command runs, as notes of the command; its warnings as the command's."""
 
     def __init__(self) -> None:
         super().__init__(logging.INFO)
@@ -112,10 +113,20 @@ class LibraryNotes(logging.Handler):
         self._before = self._logger.level
         self._logger.setLevel(logging.INFO)
         self._logger.addHandler(self)
+        self._show_warning, warnings.showwarning = warnings.showwarning, self._shown
 
     def __exit__(self, *ended: object) -> None:
         self._logger.removeHandler(self)
         self._logger.setLevel(self._before)
+        warnings.showwarning = self._show_warning
+
+    def _shown(
+        self, message: Warning | str, category: type[Warning], *where: Any, **more: Any
+    ) -> None:
+        if category is UserWarning:
+            Console().warn(str(message))
+        else:
+            self._show_warning(message, category, *where, **more)
 
 
 def _say(mark: str, text: str) -> None:

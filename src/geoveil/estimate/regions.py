@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -12,7 +14,7 @@ from geoveil.arrays import FloatArray, ReadOnly, frozen, indices
 from geoveil.errors import InvalidInput, Unsupported, number_of, percent, require
 from geoveil.estimate.bars import ErrorBars
 from geoveil.space import Grid, MapSpace, MaskedGrid, Points, Space
-from geoveil.space.outline import Outline, read_outlines
+from geoveil.space.outline import Outline, read_outlines, some_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -117,7 +119,8 @@ def named_members(
 ) -> tuple[tuple[str, ...], FloatArray]:
     """Names of regions and the part (regions, cells) of every cell in each.
 
-    ``districts`` is GeoJSON or what else :func:`read_outlines` takes, or {name: cells}.
+    ``districts`` is GeoJSON or what else :func:`read_outlines` takes, or {name: cells}. Several of one name
+    stay apart, with a warning.
     """
     if isinstance(districts, Mapping) and not isinstance(districts.get("type"), str):
         members = np.zeros((len(districts), space.size))
@@ -131,6 +134,13 @@ def named_members(
         members = members_of(space, outlines, land)
     if not names:
         raise InvalidInput("districts must not be empty; give at least one region")
+    alike = [repr(title) for title, times in Counter(names).items() if times > 1]
+    if alike:
+        warnings.warn(
+            f"several districts have the name {some_of(alike)} and stay apart, each with its own share; "
+            "join those that are one, or name them by another property",
+            stacklevel=2,
+        )
     return names, members
 
 

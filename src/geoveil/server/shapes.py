@@ -91,9 +91,12 @@ def _invalid(detail: str) -> Problem:
 
 
 def _geometries(body: bytes) -> list[Feature]:
-    """Every geometry of a GeoJSON text, all parts checked; ``malformed-body`` or ``invalid-geojson``."""
+    """Every geometry of a GeoJSON text, all parts checked; ``malformed-body`` or ``invalid-geojson``.
+
+    Features without one are left out.
+    """
     try:
-        return list(geometries(decode(_ANY, body)))
+        return [feature for feature in geometries(decode(_ANY, body)) if feature[0]]
     except InvalidInput as problem:
         raise _invalid(str(problem)) from None
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -10,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from geoveil.arrays import ArrayLike, BoolArray, FloatArray, IntArray, ragged
-from geoveil.errors import InvalidFile, InvalidInput, TooLarge
+from geoveil.errors import InvalidFile, InvalidInput, TooLarge, number_of
 from geoveil.space.box import Box
 from geoveil.space.grid import Grid
 from geoveil.space.outside import no_degrees
@@ -35,6 +36,9 @@ Polygon = tuple[FloatArray, ...]
 """Rings of (longitude, latitude): the outer one, then holes."""
 Feature = tuple[Mapping[str, Any], Mapping[str, Any]]
 """A geometry of GeoJSON, and the properties of its feature."""
+_NAMED = 5
+"""So many names stand in a warning."""
+_NO_SHAPE = {"type": "GeometryCollection", "geometries": ()}
 
 
 class Outline(NamedTuple):
@@ -126,18 +130,33 @@ def read_outlines(source: Any, *, name: str = "name") -> list[Outline]:
     """The areas of GeoJSON, each feature one: a dictionary, a file, or what has ``__geo_interface__``.
 
     ``name`` is the property that says what a feature is called; without it, it has a number. Shapely
-    geometries and GeoDataFrames are such things, a GeoDataFrame in any reference system.
+    geometries and GeoDataFrames are such things, a GeoDataFrame in any reference system. Features without
+    a shape are left out, with a warning.
     """
     document = _document(source)
     outlines: list[Outline] = []
+    shapeless: list[str] = []
     for geometry, properties in geometries(document):
         number = len(outlines) + 1
         called = properties.get(name)
         title = f"area {number}" if called is None else str(called)
-        outlines.append(Outline(title, _polygons(geometry, title)))
+        if geometry:
+            outlines.append(Outline(title, _polygons(geometry, title)))
+        else:
+            shapeless.append("one without a name" if called is None else repr(title))
     if not outlines:
         raise InvalidInput("the GeoJSON must hold an area, a Polygon or a MultiPolygon")
+    if shapeless:
+        left_out = number_of(
+            len(shapeless), "feature has no shape and is", "features have no shape and are"
+        )
+        warnings.warn(f"{left_out} left out: {some_of(shapeless)}", stacklevel=2)
     return outlines
+
+
+def some_of(names: Sequence[str]) -> str:
+    """The first few of some names, in words."""
+    return ", ".join(names[:_NAMED]) + (", …" if len(names) > _NAMED else "")
 
 
 def box_around(outlines: Iterable[Outline]) -> Box:
@@ -168,7 +187,10 @@ def _document(source: Any) -> Any:
 
 
 def geometries(document: Any) -> Iterator[Feature]:
-    """Every geometry with the properties of its feature; collections are opened, one in another too."""
+    """Every geometry with the properties of its feature; collections are opened, one in another too.
+
+    A feature without one, and an empty collection of geometries, have an empty one.
+    """
     waiting: list[tuple[Any, Mapping[str, Any]]] = [(document, {})]
     while waiting:
         node, properties = waiting.pop()
@@ -182,10 +204,13 @@ def geometries(document: Any) -> Iterator[Feature]:
             if not isinstance(several, list | tuple):
                 raise InvalidInput(f"a collection of the GeoJSON must have a list of {inside}")
             waiting += [(child, properties) for child in reversed(several)]
+            if not several and inside == "geometries":
+                yield {}, properties
         elif node.get("type") == "Feature":
-            if node.get("geometry") is not None:
-                own = node.get("properties")
-                waiting.append((node["geometry"], own if isinstance(own, Mapping) else {}))
+            own, shape = node.get("properties"), node.get("geometry")
+            waiting.append(
+                (_NO_SHAPE if shape is None else shape, own if isinstance(own, Mapping) else {})
+            )
         else:
             yield node, properties
 
