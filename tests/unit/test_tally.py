@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -171,3 +172,26 @@ def test_more_reports_than_there_can_be_still_have_intervals() -> None:
     assert (low <= estimate.distribution).all()
     assert (estimate.distribution <= high).all()
     assert np.isfinite(high - low).all()
+
+
+def test_joint_columns_take_no_memory_for_positions_in_a_cell() -> None:
+    city = gv.Grid.from_box(south=48.81, west=2.24, north=48.91, east=2.43, cell_km=1.0)
+    wide = gv.elastic(city, epsilon_per_km=2.0)
+    people = np.random.default_rng(0).integers(0, city.size, 4000)
+    reports = [wide.sample(people, randomness=gv.seeded(number)) for number in range(3)]
+    gv.JointTally([wide] * 3, np.stack(reports, axis=1)[:2])  # what is made once
+    tracemalloc.start()
+    tally = gv.JointTally([wide] * 3, np.stack(reports, axis=1))
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    columns = tally.operator.matrix()
+    assert len(wide.standing) > 3
+    assert len(tally.combinations) > 3000
+    assert peak < 3 * columns.nbytes
+    some = slice(0, None, 100)
+    apart = sum(
+        share
+        * np.prod([wide.columns_from(inside, part) for part in tally.combinations[some].T], axis=0)
+        for inside, share in wide.standing
+    )
+    assert columns[:, some] == pytest.approx(apart / apart.max(axis=0), rel=1e-9)

@@ -30,6 +30,8 @@ _MOST_ENTRIES = 1 << 23
 _MOST_LETTERS = 1 << 20
 """Of the law of one cell alone, which an audit looks at."""
 _POSSIBLE = 1e-200
+_TOGETHER = 1 << 17
+"""Cells × combinations that are multiplied together, small enough for a processor's cache."""
 
 
 class ManyChannels(Channel):
@@ -183,7 +185,8 @@ class JointChannel(ByParts, DenseOperator, ManyChannels):
 
     def _column(self, column: int) -> FloatArray:
         combination = np.array([np.unravel_index(column, self.sizes)])
-        return np.exp(_log_products(self, combination))[:, 0]
+        scaled, largest = _scaled_products(self, combination)
+        return scaled[:, 0] * math.exp(largest[0])
 
     def _sample_from(self, cells: IntArray, inside: FloatArray, randomness: Randomness) -> IntArray:
         reports = tuple(
@@ -310,31 +313,55 @@ def _of_all(laws: Iterable[FloatArray]) -> FloatArray:
     return reduce(lambda one, more: (one[..., None] * more[:, None]).reshape(len(one), -1), laws)
 
 
-def _log_products(joint: JointChannel, combinations: IntArray) -> FloatArray:
-    """(cells, combinations): logarithms of the means over positions of products of columns."""
-    places = joint.standing
-    logs = np.zeros((len(places), joint.space.size, len(combinations)))
-    for number, channel in enumerate(joint.channels):
-        reports, which = np.unique(combinations[:, number], return_inverse=True)
-        for at, (inside, _) in enumerate(places):
-            columns = np.maximum(channel.columns_from(inside, reports), 0.0)
-            with np.errstate(divide="ignore"):
-                logs[at] += np.log(columns)[:, which.ravel()]
-    shares = np.array([share for _, share in places])
-    with np.errstate(divide="ignore"):
-        mean: FloatArray = scipy.special.logsumexp(logs, axis=0, b=shares[:, None, None])
-    return mean
+def _reports_seen(
+    joint: JointChannel, combinations: IntArray
+) -> tuple[Any, list[tuple[Channel, IntArray]]]:
+    """How often each combination has each report, (combinations, reports), and which these are by channel:
+    several reports through one channel are counted together."""
+    place, seen, size = np.empty_like(combinations), [], 0
+    for channel in {id(each): each for each in joint.channels}.values():
+        numbers = [number for number, each in enumerate(joint.channels) if each is channel]
+        reports, which = np.unique(combinations[:, numbers], return_inverse=True)
+        place[:, numbers] = size + which.reshape(-1, len(numbers))
+        seen.append((channel, reports))
+        size += reports.size
+    rows = np.repeat(np.arange(len(combinations)), len(joint.channels))
+    pairs = np.ones(place.size), (rows, place.ravel())
+    return scipy.sparse.csr_array(pairs, shape=(len(combinations), size)), seen
+
+
+def _scaled_products(joint: JointChannel, combinations: IntArray) -> tuple[FloatArray, FloatArray]:
+    """(cells, combinations): the means over positions of products of columns, each scaled to a maximum
+    of one; and the logarithms (combinations,) of what these were."""
+    often, seen = _reports_seen(joint, combinations)
+    columns = np.zeros((joint.space.size, len(combinations)))
+    largest = np.full(len(combinations), -np.inf)
+    step = max(1, _TOGETHER // joint.space.size)
+    for inside, share in joint.standing:
+        parts = [channel.columns_from(inside, reports).T for channel, reports in seen]
+        with np.errstate(divide="ignore"):
+            logs = np.log(np.maximum(np.concatenate(parts), 0.0))
+        for start in range(0, len(combinations), step):
+            some = slice(start, start + step)
+            products = often[some] @ logs
+            top = np.maximum(largest[some], products.max(axis=1))
+            shift = np.where(np.isneginf(top), 0.0, top)
+            columns[:, some] *= np.exp(largest[some] - shift)
+            columns[:, some] += share * np.exp(products - shift[:, None]).T
+            largest[some] = top
+    most = columns.max(axis=0, initial=0.0)
+    possible = most > 0.0
+    columns /= np.where(possible, most, 1.0)
+    return columns, largest + np.log(most, out=np.zeros_like(most), where=possible)
 
 
 def _products(joint: JointChannel, combinations: IntArray) -> tuple[FloatArray, FloatArray]:
-    """(cells, combinations): the columns of combinations, each scaled to a maximum of one; and the
-    logarithms (combinations,) of what these were."""
-    logs = _log_products(joint, combinations)
-    largest = logs.max(axis=0) if len(combinations) else np.zeros(0)
+    """The same; refused where a combination is possible nowhere."""
+    columns, largest = _scaled_products(joint, combinations)
     if np.isneginf(largest).any():
         wrong = combinations[int(np.argmin(largest))].tolist()
         raise ImpossibleReport(
             f"reports must be possible together; the combination {wrong} "
             "has probability zero at every cell"
         )
-    return np.exp(logs - largest), largest
+    return columns, largest

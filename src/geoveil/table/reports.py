@@ -22,7 +22,7 @@ from geoveil.document.slots import DAYS, MOST_SLOTS, Slots
 from geoveil.errors import InvalidFile, InvalidInput, Unsupported
 from geoveil.space import AnyGrid, MapSpace, OutsideCount
 from geoveil.table import locations
-from geoveil.table.columns import cell_numbers, entries, is_said, numbers, python_values
+from geoveil.table.columns import cell_numbers, entries, is_said, numbers
 from geoveil.table.locations import Reading
 from geoveil.table.reader import TableReader
 
@@ -330,7 +330,7 @@ def count_by_slot(
 # --- Several reports of one person about one place, joined by person
 
 MOST_ENTRIES = 1 << 27
-"""Positions in a cell × cells × people with several reports, a gigabyte of numbers."""
+"""Positions in a cell × cells × people with several reports: some ten seconds to multiply."""
 MOST_REPORTS = 64
 """Of one person."""
 _WHOLE = re.compile(r"^(\d+)\.0$")
@@ -357,20 +357,27 @@ def read_persons(
     by_person: dict[str, list[int]] = {}
     rows = 0
     for cells, batch in reported(reader, channel, reading, OutsideCount("clamp"), beside=[column]):
-        said = python_values(batch.column(column), reader.name)
-        for cell, person in zip(cells.tolist(), said, strict=True):
-            rows += 1
-            if not is_said(person):
-                raise InvalidFile(
-                    f"row {rows} of {reader.name} must name a person in column {column!r}; it names none"
-                )
-            name = person.decode("utf-8", "replace") if isinstance(person, bytes) else str(person)
-            name = _WHOLE.sub(r"\1", name)
-            by_person.setdefault(name, []).append(cell)
+        different, which = entries(batch.column(column), reader.name)
+        unnamed = np.flatnonzero(np.array([not is_said(entry) for entry in different])[which])
+        if unnamed.size:
+            raise InvalidFile(
+                f"row {rows + int(unnamed[0]) + 1} of {reader.name} must name a person in column "
+                f"{column!r}; it names none"
+            )
+        names = [_person(entry) for entry in different]
+        for cell, name in zip(cells.tolist(), which.tolist(), strict=True):
+            by_person.setdefault(names[name], []).append(cell)
+        rows += which.size
         advance(rows)
     if not rows:
         raise InvalidFile(f"{reader.name} must have at least one report; it has none")
     return PersonReports(channel, by_person)
+
+
+def _person(entry: Any) -> str:
+    """What a person is called, whatever the type of the column."""
+    name = entry.decode("utf-8", "replace") if isinstance(entry, bytes) else str(entry)
+    return _WHOLE.sub(r"\1", name)
 
 
 def joint_tallies(files: Sequence[PersonReports]) -> list[Tally]:
