@@ -20,6 +20,7 @@ from typing import NamedTuple
 
 import numpy as np
 import scipy
+from numpy.typing import ArrayLike
 
 from geoveil.arrays import FloatArray, IntArray
 from geoveil.channel.backend import Array, Backend, Selection
@@ -190,13 +191,13 @@ class TruncatedOperator(Operator):
         i, j = divmod(row, columns)
         down, across = np.abs(np.arange(rows) - i), np.abs(np.arange(columns) - j)
         sides, ends = (j, columns - 1 - j), (i, rows - 1 - i)  # how far from either edge
-        out = self.tables.inside[np.ix_(down, across)]
+        out = _crossed(self.tables.inside, down, across)
         if self._across:
-            out = self._framed(out, self.tables.beyond_columns[np.ix_(down, sides)])
+            out = self._framed(out, _crossed(self.tables.beyond_columns, down, sides))
         if self._down:
-            rims = self.tables.beyond_rows[np.ix_(ends, across)]
+            rims = _crossed(self.tables.beyond_rows, ends, across)
             if self._across:
-                rims = self._framed(rims, self.tables.corner[np.ix_(ends, sides)])
+                rims = self._framed(rims, _crossed(self.tables.corner, ends, sides))
             out = self._framed(out.T, rims.T).T
         return np.asarray(out.ravel())
 
@@ -212,7 +213,12 @@ class TruncatedOperator(Operator):
             return self.tables.beyond_columns[down][:, ::over].ravel()
         if flip:
             return self.tables.beyond_rows[::flip][:, across].ravel()
-        return self.tables.inside[np.ix_(down, across)].ravel()
+        return _crossed(self.tables.inside, down, across).ravel()
+
+
+def _crossed(table: FloatArray, rows: ArrayLike, columns: ArrayLike) -> FloatArray:
+    """The entries where some rows and columns cross: ``np.ix_`` takes three times as long."""
+    return table.take(np.asarray(rows), axis=0).take(np.asarray(columns), axis=1)
 
 
 def _near(tables: tuple[FloatArray, ...], axis: int, norm: float) -> IntArray:
