@@ -42,9 +42,9 @@ def fewest_questions(shares: FloatArray) -> float:
     heap = sorted(shares[shares > 0].tolist())
     questions = 0.0
     while len(heap) > 1:
-        both = heapq.heappop(heap) + heapq.heappop(heap)
+        both = heapq.heappop(heap) + heap[0]
         questions += both
-        heapq.heappush(heap, both)
+        heapq.heapreplace(heap, both)
     return questions
 
 
