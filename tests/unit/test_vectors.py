@@ -9,6 +9,7 @@ import importlib.util
 import json
 import math
 import struct
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,9 @@ FOLDER = Path(__file__).resolve().parents[2] / "vectors"
 NAMES = sorted(path.stem.removeprefix("mechanism-") for path in FOLDER.glob("mechanism-*.json"))
 
 
+@cache
 def loaded(name: str) -> Any:
+    """What is in a file; nobody changes it."""
     return json.loads((FOLDER / name).read_text(encoding="utf-8"))
 
 
