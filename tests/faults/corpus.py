@@ -173,10 +173,8 @@ def half_the_truth_claimed() -> gv.Channel:
 
 @fault
 def half_the_truth_claimed_on_many_cells() -> gv.Channel:
-    grid, claim = (
-        gv.Grid(rows=80, columns=130, cell_km=0.5),
-        gv.GeoIndistinguishability(EPSILON / 2),
-    )
+    grid = gv.Grid(rows=65, columns=64, cell_km=0.5)
+    claim = gv.GeoIndistinguishability(EPSILON / 2)
     return claiming(claim, gv.PlanarLaplace, grid, epsilon_per_km=EPSILON)
 
 
@@ -342,15 +340,7 @@ def radius_exponential_instead_of_gamma() -> gv.Channel:
 
 @fault
 def uniform_numbers_of_two_digits() -> gv.Channel:
-    matrix = geometric().matrix()
-
-    def sampler(cells: np.ndarray, source: gv.Randomness) -> np.ndarray:
-        uniform = np.clip(source.uniform(cells.size).round(2), 1e-9, 1 - 1e-9)
-        drawn = zip(cells, uniform, strict=True)
-        cumulative = np.cumsum(matrix, axis=1)
-        return np.array([np.searchsorted(cumulative[x], u) for x, u in drawn], dtype=np.int64)
-
-    return sampling(sampler)
+    return from_uniform(lambda uniform, source: np.clip(uniform.round(2), 1e-9, 1 - 1e-9))
 
 
 @fault
