@@ -165,15 +165,19 @@ def position_pairs(grid: gv.Grid, distance_km: float) -> tuple[FloatArray, Float
 def worst_between_positions(channel: Channel, distance_km: float) -> float:
     """The largest loss found between any two positions this far apart."""
     assert isinstance(channel.space, gv.Grid)
-    xy = np.concatenate(position_pairs(channel.space, distance_km))
-    places, numbers = np.unique(xy[:, 0] + 1j * xy[:, 1], return_inverse=True)
-    laws = laws_at(
-        channel, np.stack([places.real, places.imag], -1)
-    )  # of a place in many pairs once
+    xy, drawn = np.concatenate(position_pairs(channel.space, distance_km)), channel
+    while isinstance(drawn, gv.Remapped):
+        drawn = drawn.channel
+    assert isinstance(drawn, gv.PositionalElastic)
+    steps = drawn.law.centres.moved_inside(drawn.law.steps_of(xy - drawn.space.centres[0]))
+    _, first, numbers = np.unique(steps @ [1, 1j], return_index=True, return_inverse=True)
+    laws = laws_at(channel, xy[first])  # of places that are drawn for alike once
+    pairs = np.unique(numbers.reshape(2, -1).T @ [1, 1j])  # and pairs of them
+    ends = np.stack([pairs.real, pairs.imag]).astype(np.int64)
     impossible = laws == 0
     logs = np.log(np.where(impossible, 1.0, laws))
     worst = 0.0
-    for one, other in np.array_split(numbers.reshape(2, -1), 1 + numbers.size // 4096, axis=1):
+    for one, other in np.array_split(ends, 1 + ends.size // 4096, axis=1):
         assert (impossible[one] == impossible[other]).all()
         worst = max(worst, float(np.abs(logs[one] - logs[other]).max()))
     return worst
