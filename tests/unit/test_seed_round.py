@@ -120,7 +120,7 @@ def test_honest_campaigns_are_left_alone() -> None:
 
 
 def test_the_option_survives_a_save_and_goes_with_the_guard() -> None:
-    village = gv.Grid(rows=4, columns=4, cell_km=1.0)  # where the guard has fewer cells to fit
+    village = gv.Grid(rows=3, columns=3, cell_km=1.0)  # where the guard has fewer cells to fit
     made = campaign(2, 0.3, space=village, trusted_seed=True, guarded=True)
     assert made.closing.alarm.raised
     again = gv.Campaign.from_dict(made.to_dict())
