@@ -177,12 +177,13 @@ def slopes_and_means(law: Law, at: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     share = law.weights * law.cone.values(distance)
     share /= share.sum(axis=1, keepdims=True)
     slopes = law.cone.rates(distance)[..., None] * offsets
-    return slopes, (share[..., None] * slopes).sum(axis=1)
+    return slopes, np.einsum("kn,kna->ka", share, slopes)
 
 
 def losses_at(law: Law, at: np.ndarray) -> np.ndarray:
     slopes, means = slopes_and_means(law, at)
-    return np.linalg.norm(slopes - means[:, None], axis=-1).max(axis=1)
+    away = slopes - means[:, None]
+    return np.sqrt((away[..., 0] ** 2 + away[..., 1] ** 2).max(axis=1))
 
 
 def worst_found(law: Law, seed: int, places: int = 1500) -> float:
