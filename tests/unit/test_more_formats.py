@@ -414,15 +414,17 @@ def test_a_value_for_no_data_is_compared_as_pixels_hold_it(tmp_path: Path, absen
 # --- Districts
 
 
-def districts(path: Path, *populations: Any) -> None:
-    """Squares of 0.02° from west to east."""
+def districts(path: Path, *populations: Any, apart: float = 0.02) -> None:
+    """Squares of 0.02°, from west to east; the last is so far from the one before."""
+    wests = [2.30 + 0.02 * number for number in range(len(populations))]
+    wests[-1] += apart - 0.02
     features = [
         {
             "type": "Feature",
             "properties": {"population": people},
-            "geometry": {"type": "Polygon", "coordinates": [square(2.30 + 0.02 * number)]},
+            "geometry": {"type": "Polygon", "coordinates": [square(west)]},
         }
-        for number, people in enumerate(populations)
+        for west, people in zip(wests, populations, strict=True)
     ]
     path.write_text(json.dumps({"type": "FeatureCollection", "features": features}))
 
@@ -464,7 +466,7 @@ def test_a_city_is_cut_out_of_a_country_that_fits_on_no_map(tmp_path: Path, name
     if name == "people.asc":
         ascii_grid(path, np.ones((10, 160)), west=2.28, south=48.0, step=0.1)
     elif name == "census.geojson":
-        districts(path, *[10] * 800)
+        districts(path, 10, 10, 7_980, apart=16.0)
     else:
         path.write_text("lat,lng,population\n48.85,2.31,30\n48.85,2.33,10\n43.3,15.4,800\n")
     column = () if name == "people.asc" else ("--column", "population")
