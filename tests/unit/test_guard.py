@@ -15,7 +15,7 @@ from geoveil.randomness import seeded
 from geoveil.space.grid import Grid
 from geoveil.verify import guard as guard_module
 from geoveil.verify.alarm import PoisoningAlarm
-from geoveil.verify.guard import GuardedUpdate, Suspicion, cells_and_blocks
+from geoveil.verify.guard import Guarded, GuardedUpdate, Suspicion, cells_and_blocks
 
 GRID = Grid(rows=6, columns=6, cell_km=0.5)
 UPDATE = IterativeBayesianUpdate()
@@ -38,6 +38,21 @@ def opening() -> Channel:
     return elastic(GRID, None, epsilon_per_km=3.0)
 
 
+@pytest.fixture(scope="module")
+def one_kind(mechanism: Channel) -> tuple[Tally, Guarded]:
+    """Fakes of one kind in one round, and what the guard finds."""
+    tally = counted(mechanism, 4, 20_000, at25=400)
+    return tally, GuardedUpdate(QUICK).inspect(tally)
+
+
+@pytest.fixture(scope="module")
+def four_kinds(mechanism: Channel, opening: Channel) -> tuple[list[Tally], Guarded]:
+    """Fakes of four kinds in two rounds, and what the guard finds."""
+    sent = {"at4": 500, "at11": 500, "at25": 500, "at30": 500}
+    tallies = [counted(opening, 1, 20_000, **sent), counted(mechanism, 2, 20_000, **sent)]
+    return tallies, GuardedUpdate(QUICK).inspect(tallies)
+
+
 def counted(mechanism: Channel, seed: int, reports: int, **fakes: int) -> Tally:
     """Honest reports, and fakes among them: ``at25=400``."""
     law = mechanism.push(town())
@@ -48,9 +63,8 @@ def counted(mechanism: Channel, seed: int, reports: int, **fakes: int) -> Tally:
     return Tally(mechanism, counts)
 
 
-def test_the_guard_takes_out_the_sure_fakes(mechanism: Channel) -> None:
-    tally = counted(mechanism, 4, 20_000, at25=400)
-    guarded = GuardedUpdate(QUICK).inspect(tally)
+def test_the_guard_takes_out_the_sure_fakes(one_kind: tuple[Tally, Guarded]) -> None:
+    tally, guarded = one_kind
     assert guarded.named == (25,)
     fewest, most = guarded.fake_range
     assert 200 < fewest <= 400 <= most < 500
@@ -69,21 +83,20 @@ def test_the_guard_takes_out_the_sure_fakes(mechanism: Channel) -> None:
 def test_a_crowd_that_is_baited_keeps_its_people(mechanism: Channel, opening: Channel) -> None:
     """Fakes sent to the largest crowd, to be found there: fewer are taken out than were sent."""
     crowd = int(np.argmax(town()))
-    for seed in range(2):
-        tallies = [
-            counted(each, seed + number, 20_000, **{f"at{crowd}": 1_500})
-            for number, each in enumerate((opening, mechanism))
-        ]
-        guarded = GuardedUpdate(QUICK).inspect(tallies)
-        fewest, most = guarded.fake_range
-        assert fewest <= 3_450
-        assert most >= 2_500
-
-
-def test_several_kinds_are_named_and_fitted_together(mechanism: Channel, opening: Channel) -> None:
-    sent = {"at4": 500, "at11": 500, "at25": 500, "at30": 500}
-    tallies = [counted(opening, 1, 20_000, **sent), counted(mechanism, 2, 20_000, **sent)]
+    tallies = [
+        counted(each, number, 20_000, **{f"at{crowd}": 1_500})
+        for number, each in enumerate((opening, mechanism))
+    ]
     guarded = GuardedUpdate(QUICK).inspect(tallies)
+    fewest, most = guarded.fake_range
+    assert fewest <= 3_450
+    assert most >= 2_500
+
+
+def test_several_kinds_are_named_and_fitted_together(
+    four_kinds: tuple[list[Tally], Guarded],
+) -> None:
+    _, guarded = four_kinds
     assert set(guarded.named) == {4, 11, 25, 30}
     fewest, most = guarded.fake_range
     assert 3_000 < fewest <= 4_000 <= most < 5_000
@@ -110,11 +123,10 @@ def test_the_next_report_need_not_stand_out_as_far_as_the_first(
 
 
 def test_where_more_stand_out_than_may_be_named_nothing_is_taken(
-    mechanism: Channel, opening: Channel
+    four_kinds: tuple[list[Tally], Guarded],
 ) -> None:
     """Those that are left would weigh more without the others."""
-    sent = {"at4": 500, "at11": 500, "at25": 500, "at30": 500}
-    tallies = [counted(opening, 1, 20_000, **sent), counted(mechanism, 2, 20_000, **sent)]
+    tallies, _ = four_kinds
     guarded = GuardedUpdate(QUICK, most=2).inspect(tallies)
     assert len(guarded.named) == 2
     fewest, most = guarded.fake_range
@@ -125,11 +137,11 @@ def test_where_more_stand_out_than_may_be_named_nothing_is_taken(
     np.testing.assert_array_equal(guarded.estimate.distribution, plain)
 
 
-def test_no_place_moves_farther_than_is_sure(mechanism: Channel, opening: Channel) -> None:
+def test_no_place_moves_farther_than_is_sure(
+    four_kinds: tuple[list[Tally], Guarded],
+) -> None:
     """Fakes may be where nobody named any: taking others out must not make these weigh more."""
-    sent = {"at4": 500, "at11": 500, "at25": 500, "at30": 500}
-    tallies = [counted(opening, 1, 20_000, **sent), counted(mechanism, 2, 20_000, **sent)]
-    guarded = GuardedUpdate(QUICK).inspect(tallies)
+    tallies, guarded = four_kinds
     plain, found = UPDATE.fit(tallies), guarded.estimate
     free = IterativeBayesianUpdate(stop=Steps(plain.steps)).fit(guarded.left)
     regions = np.zeros((72, 36))
@@ -150,20 +162,22 @@ def test_no_place_moves_farther_than_is_sure(mechanism: Channel, opening: Channe
 
 
 def test_bars_hold_what_all_reports_say_where_several_are_named(
-    mechanism: Channel, opening: Channel
+    mechanism: Channel, opening: Channel, four_kinds: tuple[list[Tally], Guarded]
 ) -> None:
     """What is sure of several is sure of their sum; any one of them may be honest people's."""
-    for sent in ({"at25": 500}, {"at4": 500, "at25": 500}):
-        tallies = [counted(opening, 1, 20_000, **sent), counted(mechanism, 2, 20_000, **sent)]
-        guarded = GuardedUpdate(QUICK).inspect(tallies)
-        assert len(guarded.named) == len(sent)
+    one = [counted(opening, 1, 20_000, at25=500), counted(mechanism, 2, 20_000, at25=500)]
+    for kinds, (tallies, guarded) in (
+        (1, (one, GuardedUpdate(QUICK).inspect(one))),
+        (4, four_kinds),
+    ):
+        assert len(guarded.named) == kinds
         rounds = tuple(Round(n, (tally,)) for n, tally in enumerate(tallies, start=1))
         low, high = Closing(rounds, guarded.estimate, guarded).error_bars()[0].interval(0.95)
         plain = Closing(rounds, UPDATE.fit(tallies)).error_bars()[0].interval(0.95)
         held = (low <= plain[0] + 1e-12) & (plain[1] <= high + 1e-12)
-        unsure = [cell for cell in range(GRID.size) if len(sent) > 1 or cell != 25]
+        unsure = [cell for cell in range(GRID.size) if kinds > 1 or cell != 25]
         assert held[unsure].all()
-        assert held[25] == (len(sent) > 1)
+        assert held[25] == (kinds > 1)
         assert low[25] <= town()[25] <= high[25]
 
 
@@ -279,9 +293,10 @@ def test_a_fit_takes_as_many_rounds_as_it_can() -> None:
     assert takes(4_096, 4) == 0
 
 
-def test_known_fakes_stay_out_and_are_counted_again(mechanism: Channel) -> None:
-    tally = counted(mechanism, 4, 20_000, at25=400)
-    found = GuardedUpdate(QUICK).inspect(tally)
+def test_known_fakes_stay_out_and_are_counted_again(
+    mechanism: Channel, one_kind: tuple[Tally, Guarded]
+) -> None:
+    tally, found = one_kind
     again = GuardedUpdate(QUICK).inspect(tally, remembered=[Suspicion(mechanism, 25)])
     assert [alarm.raised for alarm in again.alarms] == [False]
     assert abs(again.fakes.sum() - found.fakes.sum()) <= 2
