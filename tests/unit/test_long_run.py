@@ -179,10 +179,10 @@ def g_test(run: LongRun, visited: np.ndarray, start: int) -> float:
 def test_simulated_runs_follow_the_chain_and_not_another() -> None:
     run = long_run(Line(2), [0.7, 0.3], beta_per_km=1.0, people=25, parts=10, **STEPS)
     other = long_run(Line(2), [0.55, 0.45], beta_per_km=1.0, people=25, parts=10, **STEPS)
-    visited = run.simulate(900, randomness=seeded(4), start=4)
+    visited = run.simulate(450, randomness=seeded(4), start=4)
     assert g_test(run, visited, 4) > 1e-9
     assert g_test(other, visited, 4) < 1e-9
-    seen = np.bincount(visited, minlength=9) / 900
+    seen = np.bincount(visited, minlength=9) / 450
     assert 0.5 * np.abs(seen - run.chain.stationary).sum() < 0.2
 
 
