@@ -55,7 +55,7 @@ class _Watching(gv.DenseChannel):
     "work",
     [
         lambda channel: gv.IterativeBayesianUpdate().fit(channel.tally([0, 1, 2, 2])).interval(),
-        lambda channel: gv.manipulation_gain(channel, [0.2, 0.3, 0.5], reports=1000),
+        lambda channel: gv.manipulation_gain(channel, [0.2, 0.3, 0.5], reports=1000, candidates=1),
         lambda channel: gv.audit(channel, draws=1000),
         lambda channel: GuardedUpdate().inspect([channel.tally([0, 1, 2, 2])]),
         lambda channel: gv.mutual_information_bits(channel, [0.2, 0.3, 0.5]),
