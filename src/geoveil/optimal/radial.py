@@ -344,10 +344,11 @@ def _noise(
         middles = (edges[1:] + edges[:-1]) / 2
         pieces = Segments(np.r_[0.0, middles], np.r_[centre, values[:-1]], values)
     pieces = pieces.bounded(limits.bound)
-    if promise.stated is not None and not CircularNoise(pieces).satisfies(promise.stated).holds:
-        return None  # ℓ jumps between rings, unseen; narrower ones look closer
     optimality = NoiseOptimality(lowest, rings.count, rings.width, "")
-    return OptimalNoise(pieces, promise.stated, loss, optimality)
+    try:
+        return OptimalNoise(pieces, promise.stated, loss, optimality)
+    except InvalidInput:
+        return None  # ℓ jumps between rings, unseen; narrower ones look closer
 
 
 def _extended(rings: Rings, promise: RadialPromise, densities: FloatArray) -> FloatArray:
