@@ -19,6 +19,7 @@ LINE = gv.Line(6)
 FIRST = gv.LinearGeometric(LINE, epsilon_per_unit=0.7)
 SECOND = gv.LinearGeometric(LINE, epsilon_per_unit=1.1)
 PEOPLE = np.array([0.05, 0.4, 0.1, 0.2, 0.2, 0.05])
+MATRICES = {mechanism: mechanism.matrix() for mechanism in (FIRST, SECOND)}
 
 
 def tallies(fakes: tuple[int, int], seed: int = 1, reports: int = 4_000) -> list[Tally]:
@@ -37,7 +38,7 @@ def log_likelihood(given: list[Tally], theta: np.ndarray, fakes: list[float]) ->
     total = 0.0
     for tally, number in zip(given, fakes, strict=True):
         share = number / tally.total
-        law = (1 - share) * tally.channel.push(theta)
+        law = (1 - share) * (theta @ MATRICES[tally.channel])
         law[4] += share
         total += float(tally.counts @ np.log(law))
     return total
