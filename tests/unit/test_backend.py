@@ -23,6 +23,7 @@ from geoveil.position.centres import Centres
 from geoveil.position.cone import RoundedCone
 from geoveil.position.spread import SpreadKernel, layers_of
 from geoveil.space import MaskedGrid
+from geoveil.space.space import Space
 
 GRID = gv.Grid(rows=24, columns=31, cell_km=0.5)  # above the size where matrices are used
 MAP = gv.Grid.from_box(south=48.8286, west=2.2855, north=48.8798, east=2.3909, cell_km=0.5)
@@ -37,6 +38,12 @@ def crowd(size: int, seed: int = 3) -> np.ndarray:
 def lonely() -> gv.Elastic:
     """All weight in one corner, so that most cells are far from any."""
     return gv.Elastic(GRID, beta_per_km=6.0, weights=np.eye(1, GRID.size)[0] + 1e-30)
+
+
+def positional(space: Space) -> gv.PositionalElastic:
+    """As a design makes one, which would take longer than all products."""
+    weights = 1 + np.rint(1e7 * crowd(space.size)).astype(np.int64)
+    return gv.PositionalElastic(space, beta_per_km=0.7, weights=weights, step=126)
 
 
 def stacked() -> StackedOperator:
@@ -62,12 +69,10 @@ OPERATORS = {
     ),
     "line": lambda: gv.LinearGeometric(gv.Line(80), epsilon_per_unit=0.5),
     "k-RR": lambda: gv.RandomizedResponse(GRID, epsilon=2.0),
-    "positions": lambda: gv.elastic(MAP, epsilon_per_km=1.0),
-    "places": lambda: gv.elastic(MAP, epsilon_per_km=1.0).places(2),
+    "positions": lambda: positional(MAP),
+    "places": lambda: positional(MAP).places(2),
     "mask": lambda: PartialKernel(exponential_kernel(GRID, 1.0), np.arange(0, GRID.size, 3)),
-    "city": lambda: gv.elastic(
-        MaskedGrid(MAP, np.arange(MAP.size) % 7 != 3), epsilon_per_km=1.0, camouflage=1.0
-    ),
+    "city": lambda: positional(MaskedGrid(MAP, np.arange(MAP.size) % 7 != 3)),
     "listed": lambda: gv.elastic(PLACES, epsilon_per_km=1.0),
     "many": many,
     "matrix": lambda: DenseOperator(np.random.default_rng(1).random((5, 7))),
@@ -136,7 +141,7 @@ def test_reports_that_are_nearly_impossible_are_summed_exactly_there():
 
 
 def test_slots_and_positions_are_fitted_there():
-    mechanism = gv.elastic(MAP, epsilon_per_km=1.0)
+    mechanism = positional(MAP)
     people = np.random.default_rng(2).choice(MAP.size, 4000, p=crowd(MAP.size))
     tally = mechanism.tally(mechanism.sample(people, randomness=gv.seeded(1)))
     even = np.full(MAP.size, 1 / MAP.size)
