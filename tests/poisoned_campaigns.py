@@ -52,7 +52,7 @@ def campaign_manipulation_gain(
             counts = expected_counts(mechanism.push(people), per_round - sent)
             counts[target or 0] += sent
             campaign.receive(Tally(mechanism, counts))
-            campaign.close_round()
+            campaign.close_round(last=number == rounds)
         return campaign.distribution
 
     honest = believed(first, None)

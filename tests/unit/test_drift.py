@@ -278,7 +278,7 @@ def moving_campaign(seed: int, *people: FloatArray, **options: bool) -> Campaign
     campaign = gv.Campaign(TOWN, epsilon_per_km=2.0, between="cells", **options)
     for number, each in enumerate(people):
         campaign.receive(said(each, 1000 * seed + number, 1500, campaign.mechanism))
-        campaign.close_round()
+        campaign.close_round(last=number + 1 == len(people))
     return campaign
 
 

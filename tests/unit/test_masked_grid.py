@@ -163,7 +163,7 @@ def test_a_campaign_estimates_nobody_in_the_sea() -> None:
         people = generator.choice(CITY.size, size=8000, p=truth)
         mechanism = campaign.mechanism
         campaign.receive(mechanism.tally(mechanism.sample(people, randomness=gv.seeded(number))))
-        campaign.close_round()
+        campaign.close_round(last=number == 1)
     estimate = campaign.estimate
     assert estimate is not None
     assert estimate.space == CITY
