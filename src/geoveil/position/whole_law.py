@@ -174,8 +174,8 @@ class WholeLaw:
 
     def _distance(self, offsets: IntArray) -> IntArray:
         """(…, 2) steps → the entry of T: whole steps between two places."""
-        square = offsets[..., 0] ** 2 + offsets[..., 1] ** 2  # half as long as a sum over two
-        distance = np.sqrt(square.astype(np.float64)).astype(np.int64)
+        square = offsets[..., 0] ** 2 + offsets[..., 1] ** 2
+        distance = np.sqrt(square).astype(np.int64)
         distance -= distance**2 > square  # a root may have been rounded up to a whole number
         return np.minimum(distance, self.table.size - 1)
 
