@@ -45,7 +45,7 @@ def asked_often(true: int, times: int, path: Path) -> list[int]:
     return [attempt["cell"] for attempt in collector.attempts]
 
 
-@pytest.mark.parametrize("true", [0, 45])
+@pytest.mark.parametrize("true", [0, pytest.param(45, marks=pytest.mark.slow)])
 def test_three_hundred_reports_are_one(true: int, tmp_path: Path) -> None:
     seen = asked_often(true, 300, tmp_path / "ledger.db")
     assert len(seen) == 2  # the second because the first went without an answer
