@@ -50,12 +50,12 @@ def test_the_error_falls_over_the_rounds() -> None:
 
 def test_every_document_keeps_the_promise_and_builds_on_the_estimate() -> None:
     city = City(campaign_settings(round_size=500))
-    documents = []
-    for _ in range(3):
+    documents = [MechanismDocument.read(city.campaigns.mechanism("paris").document)]
+    for _ in range(2):
         city.report(500)
-        documents.append(MechanismDocument.read(city.campaigns.mechanism("paris").document))
         city.work()
         city.wait(2)
+        documents.append(MechanismDocument.read(city.campaigns.mechanism("paris").document))
     assert [document.round for document in documents] == [1, 2, 3]
     assert all(known.law.certificate.epsilon_per_km <= 2.0 for known in documents)
     first, second = documents[0].mechanism.weights, documents[1].mechanism.weights
