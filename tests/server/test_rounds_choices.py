@@ -10,6 +10,7 @@ import pytest
 
 import geoveil as gv
 from geoveil.arrays import FloatArray
+from geoveil.campaign import one_map
 from geoveil.document.wire import MechanismDocument, unpack_levels
 from geoveil.errors import InvalidInput
 from geoveil.server.conclusion import conclude
@@ -96,7 +97,10 @@ def test_a_promise_that_few_chose_is_used_and_not_told() -> None:
     assert "1 of the promises had fewer than 100 reports" in body["choices"]["summary"]
 
 
-def test_a_choice_that_depends_on_the_place_is_remembered_and_regions_have_its_intervals() -> None:
+@pytest.mark.usefixtures("one_design")
+def test_a_choice_that_depends_on_the_place_is_remembered_and_regions_have_its_intervals(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     city = offering()
     report(city, {2.0: 1500})
     report(city, {1.0: 1500}, people=city.truth[::-1])
@@ -104,11 +108,15 @@ def test_a_choice_that_depends_on_the_place_is_remembered_and_regions_have_its_i
     assert body["choices"]["dependent"] is True
     members = np.zeros((1, len(body["distribution"])))
     members[0, :24] = 1.0
-    found = shares_of(print, evidence_of(city.campaigns, "paris"), members)
+    evidence = evidence_of(city.campaigns, "paris")
+    again = recalled(body, evidence).error_bars()[0].interval(0.95)
+    np.testing.assert_allclose(again[1], body["interval"]["high"], rtol=1e-6, atol=1e-9)
+    found = shares_of(print, evidence, members)
     assert not isinstance(found, str)
     share, low, high, _ = found.rows[0]
     assert low <= share <= high
     report(city, {1.0: 150, 2.0: 150})
+    monkeypatch.setattr(one_map, "allowed_at", lambda look: 0.0)  # it would not be found again
     assert closed(city)["choices"]["dependent"] is True
 
 
@@ -163,6 +171,7 @@ def test_settings_of_campaigns_made_before_are_read() -> None:
 # --- People who move
 
 
+@pytest.mark.usefixtures("one_design")
 def test_a_round_that_disagrees_waits_widens_and_is_told() -> None:
     city = City()
     moved = city.truth[::-1].copy()
