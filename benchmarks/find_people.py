@@ -106,14 +106,19 @@ def _campaign(
     return replace(opened, area=Area.of_squares(grid))
 
 
-def _places(spread: int = 101) -> FloatArray:
-    line = np.linspace(-REACH_KM, REACH_KM, spread)
+def _places(many: int) -> FloatArray:
+    line = np.linspace(-REACH_KM, REACH_KM, many)
     return np.stack(np.meshgrid(line, line), axis=-1).reshape(-1, 2)
 
 
-def hunted(person_km: FloatArray, shapes: str, folder: Path, randomness: Randomness) -> float:
-    """How far the best guess is from one person after all campaigns, in km."""
-    places = _places()
+def hunted(
+    person_km: FloatArray, shapes: str, folder: Path, randomness: Randomness, many: int = 101
+) -> float:
+    """How far the best guess is from one person after all campaigns, in km.
+
+    The hunter asks ``many`` by ``many`` places how likely each is.
+    """
+    places = _places(many)
     lat, lng = TOWN.to_latlng(person_km)
     belief = np.full(len(places), 1.0 / len(places))
     hunter, ledger = Hunter(), Ledger(folder / "ledger.db")
@@ -144,7 +149,7 @@ def hunted(person_km: FloatArray, shapes: str, folder: Path, randomness: Randomn
 
 def hunted_between_cells(person_km: FloatArray, randomness: Randomness) -> float:
     """The same with two cells of 16 km and a promise between cells, as version 1 of the wire made it."""
-    places = _places()
+    places = _places(101)
     belief = np.full(len(places), 1.0 / len(places))
     for number in range(CAMPAIGNS):
         axis = number % 2
