@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import gc
 import os
+import pickle
 import re
 import signal
 from collections.abc import Callable, Generator, Iterator
 from copy import copy
-from functools import cache
+from dataclasses import fields
+from functools import cache, wraps
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +22,7 @@ from _pytest.doctest import DoctestModule
 from hypothesis import HealthCheck, settings
 
 from geoveil.campaign import positional_design
+from geoveil.position.position_certificate import Law
 
 pytest.register_assert_rewrite("contract", "faults", "store")
 
@@ -132,6 +135,27 @@ def designs_made_once() -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(positional_design, "_promising", remembered)
+        yield
+
+
+_CERTIFIED: dict[bytes, Any] = {}
+
+
+@pytest.fixture(scope="module")
+def certified_once() -> Iterator[None]:
+    """The same law is certified once for all tests that ask for this: it takes longer than what they do."""
+    certify, made = Law.certify, _CERTIFIED
+
+    @wraps(certify)
+    def remembered(law: Law, *claim: float) -> Any:
+        about = [getattr(law.centres, each.name) for each in fields(law.centres)]
+        key = pickle.dumps((about, law.weights, law.cone, claim))
+        if key not in made:
+            made[key] = certify(law, *claim)
+        return made[key]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Law, "certify", remembered)
         yield
 
 

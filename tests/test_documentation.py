@@ -118,6 +118,7 @@ def _page(page: Path) -> Any:
     return pytest.param(page, id=str(page.relative_to(ROOT)), marks=marks)
 
 
+@pytest.mark.usefixtures("certified_once")
 @pytest.mark.parametrize("page", [_page(page) for page in PAGES])
 def test_examples_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)

@@ -49,6 +49,7 @@ def test_it_is_a_notebook_without_outputs(name: str) -> None:
             assert cell["execution_count"] is None
 
 
+@pytest.mark.usefixtures("certified_once")
 @pytest.mark.parametrize("name", NAMES)
 def test_it_runs(
     name: str,
