@@ -97,7 +97,7 @@ def _checked(values: object, kind: str) -> tuple[Channel | IntArray, ...]:
         raise InvalidFile(f"{what} must hold a mechanism on cells")
     lists = [values.get(name) for name in names]
     sound = all(
-        isinstance(part, list) and all(type(number) is int for number in part)  # no true, no 1.0
+        isinstance(part, list) and set(map(type, part)) <= {int}  # no true, no 1.0
         for part in lists
     )
     if not sound or len({len(part) for part in lists if part is not None}) != 1:
