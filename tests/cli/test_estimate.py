@@ -77,17 +77,20 @@ def folder(made: Path, tmp_path: Path) -> Path:
     return copytree(made, tmp_path, dirs_exist_ok=True)
 
 
-def library_estimate(folder: Path) -> gv.Estimate:
+@pytest.fixture(scope="module")
+def library_estimate(made: Path) -> gv.Estimate:
     """The same by hand: reports counted with pyarrow, estimated with the library."""
-    mechanism: Any = gv.load_mechanism(folder / "mechanism.json")
-    reports = pq.read_table(folder / "noisy.parquet")["cell"].to_numpy()
+    mechanism: Any = gv.load_mechanism(made / "mechanism.json")
+    reports = pq.read_table(made / "noisy.parquet")["cell"].to_numpy()
     return gv.IterativeBayesianUpdate().fit(mechanism.tally(reports))
 
 
 @pytest.mark.parametrize("ending", ["geojson", "parquet", "csv", "csv.gz"])
-def test_the_file_holds_what_the_library_finds(folder: Path, ending: str) -> None:
+def test_the_file_holds_what_the_library_finds(
+    folder: Path, ending: str, library_estimate: gv.Estimate
+) -> None:
     done("estimate", folder / "noisy.parquet", "-o", folder / f"estimate.{ending}")
-    expected = library_estimate(folder)
+    expected = library_estimate
     found = read_result(str(folder / f"estimate.{ending}"))
     low, high = expected.interval(0.95)
     for name, values in {
@@ -119,7 +122,9 @@ def test_coordinates_without_cells_are_put_in_cells(folder: Path) -> None:
     assert estimates[0] == estimates[1]
 
 
-def test_geojson_has_polygons_and_says_how_it_was_found(folder: Path) -> None:
+def test_geojson_has_polygons_and_says_how_it_was_found(
+    folder: Path, library_estimate: gv.Estimate
+) -> None:
     done("estimate", folder / "noisy.parquet", "-o", folder / "estimate.geojson")
     collection = json.loads((folder / "estimate.geojson").read_text())
     first = collection["features"][0]
@@ -130,7 +135,7 @@ def test_geojson_has_polygons_and_says_how_it_was_found(folder: Path) -> None:
     assert about["steps"] > 0
     assert 0 < about["certificate_nats_per_report"] < 1
     assert "cross-validation" in about["stopped"]
-    assert about["identifiability"] == library_estimate(folder).identifiable.reason
+    assert about["identifiability"] == library_estimate.identifiable.reason
     assert about["mechanisms"] == [json.loads((folder / "mechanism.json").read_text())]
 
 
@@ -342,7 +347,7 @@ def test_the_progress_never_falls_and_knows_its_end(
     monkeypatch.setattr(ProgressBar, "stage", stage)
     monkeypatch.setattr(ProgressBar, "update", update)
     monkeypatch.setattr(uncertainty, "MATRIX_CELLS", 0)
-    monkeypatch.setattr(gv, "Bootstrap", partial(gv.Bootstrap, replicates=40))
+    monkeypatch.setattr(gv, "Bootstrap", partial(gv.Bootstrap, replicates=12))
     done("estimate", folder / "tally.json", "-o", folder / "out.csv", "--uncertainty", way)
     told = stages["estimating"]
     assert told == sorted(told)
@@ -435,12 +440,14 @@ def test_cells_that_may_all_be_empty_are_said_to_be_hardly_known(folder: Path) -
     assert said == {"noisy": (False, True), "few": (True, False)}
 
 
-def test_fakes_among_the_reports_are_looked_for_where_asked(folder: Path) -> None:
+def test_fakes_among_the_reports_are_looked_for_where_asked(
+    folder: Path, library_estimate: gv.Estimate
+) -> None:
     honest, output = folder / "noisy.csv", folder / "e.geojson"
     told = done("estimate", honest, "-o", output, "--alarm")
     assert "No alarm: the reports fit a map of honest people" in " ".join(told.stdout.split())
     assert json.loads(output.read_text())["geoveil"]["alarm"]["raised"] is False
-    cell = int(library_estimate(folder).distribution.argmin())
+    cell = int(library_estimate.distribution.argmin())
     with honest.open("a") as file:
         file.writelines([f"{cell},,,\n"] * 100)  # where nobody is
     told = done("estimate", honest, "-o", output, "--alarm", "--json")
