@@ -233,10 +233,11 @@ def test_advice_shows_the_whole_dial(prior: Path, tmp_path: Path) -> None:
     assert picture.read_bytes().startswith(b"\x89PNG")
 
 
-def test_advice_keeps_a_bound_on_the_leverage(prior: Path) -> None:
-    words = ("design", "--prior", prior, "--epsilon-per-km", 8, "--advise", "--people", 100,
-             "--between", "cells")  # fmt: skip
-    sharpest = json.loads(geoveil(*words, "--json").stdout)["choices"][0]["leverage"]
+def test_advice_keeps_a_bound_on_the_leverage(prior: Path, tmp_path: Path) -> None:
+    asked = ("design", "--prior", prior, "--epsilon-per-km", 8, "--between", "cells")
+    made = geoveil(*asked, "--camouflage", 0, "-o", tmp_path / "m.json", "--json")
+    sharpest = json.loads(made.stdout)["leverage"]
+    words = (*asked, "--advise", "--people", 100)
     bounded = geoveil(*words, "--most-leverage", 2 * sharpest)
     assert bounded.exit_code == 0, bounded.output
     assert "fake weighs" in bounded.stdout
