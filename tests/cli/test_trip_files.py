@@ -375,7 +375,7 @@ def test_simulated_trips_are_compared_with_the_truth(tmp_path: Path) -> None:
     low, high = told["stay_interval"]
     assert low <= told["true_stay_share"] <= high
     assert picture.exists()
-    shown = run(*arguments, "--people", "100")
+    shown = run(*arguments, "--people", "100", "--cell-km", "4")
     assert "in one report" in shown.stdout
 
 
