@@ -282,14 +282,14 @@ export function unpackedIntegers(text: Json | undefined): Uint32Array {
   const data = bytesOf(text);
   if (data.length % 4 || !data.length) throw new RangeError();
   const view = new DataView(data.buffer);
-  return Uint32Array.from({ length: data.length / 4 }, (_, at) => view.getUint32(4 * at));
+  return new Uint32Array(data.length / 4).map((_, at) => view.getUint32(4 * at));
 }
 
 /** Weights of 12 leading bits in two bytes each: five for e, eleven for m; m where e is 0, else (2048 + m)·2^(e − 1). */
 function unpackedWeights(text: Json | undefined): Uint32Array {
   const data = bytesOf(text);
   if (data.length % 2 || !data.length) throw new RangeError();
-  return Uint32Array.from({ length: data.length / 2 }, (_, at) => {
+  return new Uint32Array(data.length / 2).map((_, at) => {
     const code = data[2 * at]! * 256 + data[2 * at + 1]!;
     const exponent = code >> 11;
     if (exponent > 21) throw new RangeError();
@@ -318,5 +318,5 @@ function bytesOf(text: Json | undefined): Uint8Array {
     throw new RangeError();
   }
   if (btoa(plain) !== text) throw new RangeError();
-  return Uint8Array.from(plain, (character) => character.charCodeAt(0));
+  return new Uint8Array(plain.length).map((_, at) => plain.charCodeAt(at));
 }
