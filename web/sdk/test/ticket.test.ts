@@ -126,7 +126,7 @@ async function links(token: Uint8Array, ...asked: [Issuer, Uint8Array][]): Promi
 }
 
 describe("asked of a collector", () => {
-  const issuer = new Issuer();
+  const [issuer, another] = [new Issuer(), new Issuer()];
   const seed = ticketSeed();
   let collector: FakeCollector;
   beforeAll(async () => {
@@ -198,13 +198,13 @@ describe("asked of a collector", () => {
   });
 
   it("would tell which requests were its own, if one seed served two keys", async () => {
-    const [first, second] = [issuer, new Issuer()];
+    const [first, second] = [issuer, another];
     const blind = ({ modulus }: Issuer, from = seed) => blindTicket(from, spki(modulus), "paris");
     const [one, other] = [await blind(first), await blind(second)];
     const token = finishTicket(other, Uint8Array.from(second.sign(other.blinded)));
     expect(await links(token, [first, one.blinded], [second, other.blinded])).toBe(true);
-    const another = await blind(first, ticketSeed());
-    expect(await links(token, [first, another.blinded], [second, other.blinded])).toBe(false);
+    const elsewhere = await blind(first, ticketSeed());
+    expect(await links(token, [first, elsewhere.blinded], [second, other.blinded])).toBe(false);
   });
 
   it("tells nothing to a collector that spoils an answer and then shows another key", async () => {
@@ -224,7 +224,7 @@ describe("asked of a collector", () => {
     const options = { link: collector.link, invitation: CODE, seed };
     const spoiled = requestTicket({ ...options, transport: signer(issuer, true) });
     await expect(spoiled).rejects.toMatchObject({ reason: "ticket", detail: "signature" });
-    const token = Buffer.from(await requestTicket({ ...options, transport: signer(new Issuer(), false) }), "base64url");
+    const token = Buffer.from(await requestTicket({ ...options, transport: signer(another, false) }), "base64url");
     expect(asked.length).toBe(2);
     expect(await links(token, ...asked)).toBe(false);
   });
@@ -276,7 +276,7 @@ describe("asked of a collector", () => {
     const off = Buffer.from(right);
     off[255]! ^= 1;
     const wrong = [off, issuer.sign(await blinded(ticketSeed())), new Uint8Array(256), right.subarray(1)];
-    wrong.push(Buffer.concat([Buffer.of(0), right]), new Uint8Array(), new Issuer().sign(Buffer.alloc(256, 7)));
+    wrong.push(Buffer.concat([Buffer.of(0), right]), new Uint8Array(), another.sign(Buffer.alloc(256, 7)));
     for (const signature of wrong)
       expect(await refused(campaign(spki(issuer.modulus)), signed(signature))).toEqual(["ticket", "signature"]);
     expect(await refused(campaign(spki(issuer.modulus)), { status: 200, body: "{}" })).toEqual(["ticket", "signature"]);
