@@ -280,7 +280,7 @@ def test_another_process_knows_at_once_that_a_campaign_made_anew_needs_tickets(
 def spend(server: Live, tickets: list[str], times: int) -> None:
     """Send every ticket so many times, from eight threads, each time as another report."""
     mechanism = server.mechanism("lyon")["id"]
-    with httpx.Client(base_url=server.url, timeout=60) as client:
+    with server.client() as client:
 
         def send(text: str) -> int:
             sent = {"mechanism": mechanism, "id": new_id(), "cell": 1}
@@ -304,15 +304,15 @@ def test_nothing_is_spent_twice_over_restarts_and_rounds(
     database = str(cluster().database()) if kind == "postgres" else None
     with Live(tmp_path, database, tick_s=0.05) as server:
         server.campaign(tickets=True, minimum_reports=5)
-        with server.operator() as operator:
-            codes = operator.post(INVITATIONS, json={"count": people + 1}).json()["invitations"]
-        state = httpx.get(f"{server.url}/api/campaigns/lyon").json()
-        key = TicketKey.from_bytes(from_text(state["ticket_key"]))
         tickets = []
-        for number, code in enumerate(codes[:people]):
-            request = TicketRequest(bytes([number]) * 32, key, "lyon")
-            signed = httpx.post(server.url + TICKETS, json=wish(code, request)).json()["signature"]
-            tickets.append(as_text(request.finish(from_text(signed))))
+        with server.operator() as operator, server.client() as client:
+            codes = operator.post(INVITATIONS, json={"count": people + 1}).json()["invitations"]
+            state = client.get("/api/campaigns/lyon").json()
+            key = TicketKey.from_bytes(from_text(state["ticket_key"]))
+            for number, code in enumerate(codes[:people]):
+                request = TicketRequest(bytes([number]) * 32, key, "lyon")
+                signed = client.post(TICKETS, json=wish(code, request)).json()["signature"]
+                tickets.append(as_text(request.finish(from_text(signed))))
         spend(server, tickets, 20)
         server.kill()
         server.start()
