@@ -204,6 +204,8 @@ class Protocol(HttpToolsProtocol):
         self._head_since_s = None
         self.places.waits(self, "body")
         super().on_headers_complete()
+        if not self.pipeline:  # else it waits for the answer to an earlier one
+            self._answering = self.cycle
 
     def on_body(self, body: bytes) -> None:
         self._bare_bytes = max(0, self._bare_bytes - (1 + _FRAMING_BYTES) * len(body))
@@ -217,14 +219,12 @@ class Protocol(HttpToolsProtocol):
         super().on_message_complete()
         cast(dict[str, Any], self.scope)[ARRIVED] = True
 
-    def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
-        self._answering = cycle
-        super()._start_asgi_task(cycle, app)
-
     def on_response_complete(self) -> None:
+        following = self.pipeline[-1][0] if self.pipeline else self._answering
         super().on_response_complete()
         if self.transport.is_closing():
             return
+        self._answering = following
         self._read_on()
         if self._answering is None or self._answering.response_complete:
             self.places.waits(self, "request")
