@@ -250,9 +250,8 @@ class Ledger:
             if kind_of(self.path) != "database":
                 self._begin()
             with closing(_connection(self.path)) as book:
-                book.execute(
-                    "PRAGMA journal_mode = TRUNCATE"
-                )  # as safe, and half as long as to delete it
+                # as safe as a journal that is deleted, and a little quicker
+                book.execute("PRAGMA journal_mode = TRUNCATE")
                 book.execute("BEGIN IMMEDIATE" if write else "BEGIN")
                 _migrate(book)
                 self._check_anchor(book)

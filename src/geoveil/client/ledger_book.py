@@ -289,16 +289,17 @@ def spent(book: sqlite3.Connection, origin: str, now_s: float) -> Spent:
     ahead = book.execute("SELECT 1 FROM day_total WHERE day > ? LIMIT 1", (today,)).fetchone()
     cells = book.execute("SELECT 1 FROM charge WHERE slack_nats IS NULL LIMIT 1").fetchone()
     trips = book.execute("SELECT 1 FROM charge WHERE to_cell IS NOT NULL LIMIT 1").fetchone()
+    lifetime = total(book, "")
     day_sum, year_sum = (
         GeoIndistinguishability.exactly(_sum(book, year, today - days, today + days))
         for days in (0, YEAR_DAYS - 1)
     )
     return Spent(
         reports=reports[0] if reports else 0,
-        lifetime=total(book, ""),
+        lifetime=lifetime,
         day=day_sum,
         year=year_sum,
-        operator=total(book, origin),
+        operator=total(book, origin) if origin else lifetime,
         ahead=ahead is not None,
         cells=cells is not None,
         trips=trips is not None,
