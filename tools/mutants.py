@@ -62,6 +62,7 @@ CORE: dict[str, tuple[str, ...]] = {
     ),
     "geoveil.client.budget": ("tests/client/test_budget.py", _LEDGER),
     "geoveil.client.ledger": (_LEDGER, _ONE),
+    "geoveil.client.ledger_book": (_LEDGER, _ONE),
     "geoveil.client.device": (
         "tests/client/test_device.py",
         _TICKETS,

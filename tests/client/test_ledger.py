@@ -712,6 +712,17 @@ def test_accepting_writes_nothing_where_a_key_stands(path: Path) -> None:
     assert fresh.accept(current, Period("round", 1), LIMITS, NOW_S) == accepted
 
 
+def test_what_has_ended_is_forgotten_and_nothing_before(path: Path) -> None:
+    ledger, current = Ledger(path), a_round()
+    assert ledger.spent("https://a.example", NOW_S).reports == 0
+    reported(ledger)
+    for now_s, kept in ((current.expires_s - 0.5, True), (float(current.expires_s), False)):
+        ledger.forget_ended(now_s)
+        assert ledger.certified(current.timeless) is kept
+        assert rows(path, "SELECT key IS NOT NULL FROM campaign") == [(kept,)]
+    assert ledger.spent("https://a.example", NOW_S).reports == 1
+
+
 def test_the_file_says_what_it_is_and_which_one(path: Path) -> None:
     """In the header of SQLite, where other versions and programs look; the id has 128 bits."""
     ledger = Ledger(path)
