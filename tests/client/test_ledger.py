@@ -767,6 +767,7 @@ def test_a_key_moves_on_alone_and_only_as_far_as_it_reaches() -> None:
         others = {name: keys()[name] for name in "ac"}
         assert others["c"] == (None, None, None)
         key = keys()["b"][2]
+        assert len(key) == 32
         for ahead in (0, 1, MOST_STEPS):
             assert key_for(5 + ahead) == moved_on(key, ahead)
         for name, again, number in (("b", "day", 4), ("b", "round", 5), ("c", "day", 5)):

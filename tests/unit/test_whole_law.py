@@ -60,6 +60,15 @@ def test_the_largest_weights_are_taken_and_cannot_be_changed_afterwards() -> Non
 # -- the kernel ------------------------------------------------------------------------------------
 
 
+def test_distances_are_whole_roots_and_end_with_the_kernel() -> None:
+    law = some_law()
+    near = np.stack(np.meshgrid(np.arange(-30, 31), np.arange(-30, 31)), axis=-1).reshape(-1, 2)
+    far = np.array([(2**25, 1), (2**26, 2**26), (0, 41), (40, 0), (-42, 3)])
+    offsets = np.concatenate((near, far))
+    whole = [min(math.isqrt(east**2 + north**2), 41) for east, north in offsets.tolist()]
+    assert law._distance(offsets).tolist() == whole
+
+
 @pytest.mark.parametrize(("beta", "length"), [(2.0, 42), (80.0, 13)])
 def test_the_kernel_is_that_of_the_middles_of_steps_until_it_is_flat(
     beta: float, length: int
