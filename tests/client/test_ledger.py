@@ -292,6 +292,8 @@ SPOILED = {
     "no table": changed("DROP TABLE charge"),
     "no sums": changed("DROP TABLE origin_total"),
     "a sum of text": changed("UPDATE origin_total SET epsilon_per_km = 'much'"),
+    "a sum over nothing": changed("UPDATE origin_total SET epsilon_per_km = '1/0'"),
+    "a sum below nothing": changed("UPDATE day_total SET epsilon_per_km = '-9'"),
     "drawn without a cell": changed("UPDATE charge SET cell = NULL"),
 }
 

@@ -167,7 +167,7 @@ class Ledger:
         """
         with self._book(write=True) as book:
             promise, day = current.promise, tables.day_of(now_s)
-            for number in (period.number, day):
+            for number in {period.number, day} if period.again == "day" else {period.number}:
                 same = replace(period, number=number)
                 earlier = tables.reported(book, current.campaign, same, current.mechanism)
                 if earlier is not None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hmac
 import math
 import sqlite3
+from contextlib import suppress
 from dataclasses import dataclass, fields
 from fractions import Fraction
 from typing import Any, Literal, get_args
@@ -234,41 +235,38 @@ def add(book: sqlite3.Connection, charge: Charge) -> None:
     book.execute(f"INSERT INTO charge ({_NAMES}) VALUES ({marks})", values)
     cost, slack = (as_written(value) for value in (charge.epsilon_per_km, charge.slack_nats or 0.0))
     for origin in ("", charge.origin):
-        rows = "origin_total WHERE origin = ?"
-        sums = (
-            _sum(book, rows, origin) + cost,
-            _sum(book, rows, origin, of="slack_nats") + slack,
-        )
-        book.execute(
-            "INSERT INTO origin_total VALUES (?, 1, ?, ?) ON CONFLICT (origin) DO UPDATE SET "
-            "reports = reports + 1, epsilon_per_km = excluded.epsilon_per_km, "
-            "slack_nats = excluded.slack_nats",
-            (origin, *map(str, sums)),
-        )
+        reports, epsilon, nats = _paid(book, origin)
+        sums = (origin, reports + 1, str(epsilon + cost), str(nats + slack))
+        book.execute("REPLACE INTO origin_total VALUES (?, ?, ?, ?)", sums)
     if charge.day is not None:
-        together = _sum(book, "day_total WHERE day = ?", charge.day) + cost
+        together = _on_days(book, charge.day, charge.day) + cost
         book.execute("REPLACE INTO day_total VALUES (?, ?)", (charge.day, str(together)))
 
 
-def _sum(
-    book: sqlite3.Connection, which: str, *values: Any, of: str = "epsilon_per_km"
-) -> Fraction:
-    """The exact sum of some sums; many days cost the same, and fractions are slow to add."""
-    alike = f"SELECT {of}, count(*) FROM {which} GROUP BY {of}"
-    try:
-        return sum(
-            (Fraction(text) * days for text, days in book.execute(alike, values)), Fraction()
-        )
-    except (ValueError, TypeError):
-        raise Refused("ledger-unreadable") from None
+def _exact(text: str) -> Fraction:
+    with suppress(ValueError, TypeError, ZeroDivisionError):
+        if (number := Fraction(text)) >= 0:
+            return number
+    raise Refused("ledger-unreadable")
+
+
+def _paid(book: sqlite3.Connection, origin: str) -> tuple[int, Fraction, Fraction]:
+    """The reports to one operator, or to all (``""``), and what they have cost: ε per km and η."""
+    statement = "SELECT reports, epsilon_per_km, slack_nats FROM origin_total WHERE origin = ?"
+    reports, epsilon, slack = book.execute(statement, (origin,)).fetchone() or (0, "0", "0")
+    return reports, _exact(epsilon), _exact(slack)
+
+
+def _on_days(book: sqlite3.Connection, first: int, last: int) -> Fraction:
+    """ε per km of all reports on some days; many cost the same, and fractions are slow to add."""
+    rows = "day_total WHERE day BETWEEN ? AND ? GROUP BY epsilon_per_km"
+    alike = book.execute(f"SELECT epsilon_per_km, count(*) FROM {rows}", (first, last))
+    return sum((_exact(text) * days for text, days in alike), Fraction())
 
 
 def total(book: sqlite3.Connection, origin: str) -> BetweenPositions:
     """What all reports to one operator have cost, or those to all (``""``)."""
-    rows = "origin_total WHERE origin = ?"
-    return BetweenPositions.exactly(
-        _sum(book, rows, origin), _sum(book, rows, origin, of="slack_nats")
-    )
+    return BetweenPositions.exactly(*_paid(book, origin)[1:])
 
 
 def ticket(book: sqlite3.Connection, campaign: str) -> bytes | None:
@@ -284,18 +282,18 @@ def day_of(now_s: float) -> int:
 
 def spent(book: sqlite3.Connection, origin: str, now_s: float) -> Spent:
     """What was spent for ever, on this day and in a year around it, and on one operator."""
-    today, year = day_of(now_s), "day_total WHERE day BETWEEN ? AND ?"
-    reports = book.execute("SELECT reports FROM origin_total WHERE origin = ''").fetchone()
+    today = day_of(now_s)
+    reports, *paid = _paid(book, "")
     ahead = book.execute("SELECT 1 FROM day_total WHERE day > ? LIMIT 1", (today,)).fetchone()
     cells = book.execute("SELECT 1 FROM charge WHERE slack_nats IS NULL LIMIT 1").fetchone()
     trips = book.execute("SELECT 1 FROM charge WHERE to_cell IS NOT NULL LIMIT 1").fetchone()
-    lifetime = total(book, "")
+    lifetime = BetweenPositions.exactly(*paid)
     day_sum, year_sum = (
-        GeoIndistinguishability.exactly(_sum(book, year, today - days, today + days))
+        GeoIndistinguishability.exactly(_on_days(book, today - days, today + days))
         for days in (0, YEAR_DAYS - 1)
     )
     return Spent(
-        reports=reports[0] if reports else 0,
+        reports=reports,
         lifetime=lifetime,
         day=day_sum,
         year=year_sum,
