@@ -6,6 +6,36 @@ campaign of four rounds and 100,000 reports, whose mechanisms are fixed beforeha
 Movements are in units of α, the share of fakes: 1 is what as many people would move.
 """
 
+# The runs behind docs/robustness.md:
+#
+# The corpus, an hour of one core:
+#   --campaign fixed
+#   --city paris --campaign adaptive --epsilon 2 --share 0.01 --share 0.05
+#   --city paris --campaign adaptive --epsilon 1 --share 0.01
+#   --city synthetic --campaign adaptive --share 0.01 --share 0.05
+#   --city san-francisco --campaign fixed --share 0.01 --share 0.05
+#   --city san-francisco --campaign adaptive --epsilon 2 --share 0.01
+# The attacks drawn anew, as long:
+#   --campaign fixed --share 0.01 --share 0.05 --share 0.2 --first-seed 8 --no-limits --honest 0
+#   --campaign fixed --epsilon 1 --share 0.01 --share 0.05 --attack "spread over 8"
+#       --attack "spread over 20" --first-seed 6 --seeds 2 --no-limits --honest 0
+#   --campaign fixed --epsilon 1 --share 0.2 --attack "spread over 20" --attack "spread over 60"
+#       --attack "bait at a crowd" --first-seed 6 --no-limits --honest 0
+#   --city paris --campaign fixed --epsilon 2 --share 0.01 --share 0.05 --attack "spread over 8"
+#       --attack "spread over 20" --attack "inverse, a crowd down" --first-seed 6 --no-limits --honest 0
+#   --city san-francisco --campaign fixed --share 0.2 --share 0.001 --no-limits --honest 0
+#   --city synthetic --campaign adaptive --share 0.2 --share 0.001 --no-limits --honest 0
+# Between positions, five minutes an attack:
+#   --between positions --city synthetic --epsilon 1 --campaign fixed --share 0.05 --no-limits --honest 2
+#       --attack nobody --attack "one cell" --attack "bait at a crowd" --attack "spread over 8"
+#       --attack "spread over 20" --attack "spread over 60" --attack "inverse, a cell up"
+#   --between positions --city synthetic --epsilon 2 --campaign fixed --share 0.05 --no-limits --honest 2
+#       --attack nobody --attack "one cell" --attack "bait at a crowd" --attack "spread over 8"
+#       --attack "inverse, a crowd down" --attack "invisible, a crowd down"
+# What the guard costs, six minutes:
+#   --times --between positions --city synthetic --campaign fixed --epsilon 1 --share 0.05
+#       --attack "one cell" --attack "spread over 8" --first-seed 1 --honest 0
+
 from __future__ import annotations
 
 import argparse
