@@ -174,13 +174,23 @@ def test_pages_that_the_source_names_exist() -> None:
     assert not [page for page in named if not (ROOT / page).is_file()]
 
 
+def headings(page: Path) -> set[str]:
+    """The places of a page that links lead to."""
+    fenced = re.compile(r"^( *)```.*?(?:^\1```|\Z)", re.MULTILINE | re.DOTALL)
+    titles = re.findall(r"^#+ (.*)$", fenced.sub("", page.read_text("utf-8")), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
 @pytest.mark.parametrize("page", LINKING, ids=lambda page: str(page.relative_to(ROOT)))
-def test_links_lead_to_files_of_the_repository(page: Path) -> None:
-    links = re.findall(r"\]\(([^)#\s]+)[^)]*\)", page.read_text("utf-8"))
-    local = [link for link in links if "://" not in link]
+def test_links_lead_to_files_of_the_repository_and_to_headings(page: Path) -> None:
+    links = re.findall(r"\]\(([^)\s]+)[^)]*\)", page.read_text("utf-8"))
+    local = [link.partition("#") for link in links if "://" not in link]
     built = (ROOT / "docs" / "reference").resolve()
-    targets = {link: (page.parent / link).resolve() for link in local}
-    assert not [link for link, to in targets.items() if not to.exists() or built in to.parents]
+    for name, _, heading in local:
+        to = (page.parent / name).resolve() if name else page
+        assert to.exists(), name
+        assert built not in to.parents, name
+        assert not heading or heading in headings(to), f"{name}#{heading}"
 
 
 def test_the_first_page_has_every_other_in_its_table_and_in_its_menu() -> None:
