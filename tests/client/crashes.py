@@ -9,7 +9,7 @@ from typing import Any
 
 from geoveil.client import ledger
 
-FILES = ("make_empty", "move_durably", "write_durably", "keep_private", "kind_of")
+FILES = ("make_empty", "move_durably", "write_durably", "keep_private")
 
 
 class Crash(BaseException):

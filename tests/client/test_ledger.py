@@ -8,6 +8,7 @@ import multiprocessing
 import os
 import sqlite3
 import stat
+import subprocess
 import sys
 from contextlib import closing
 from dataclasses import replace
@@ -640,6 +641,16 @@ def test_many_at_once_make_one_report(pool: Any, path: Path) -> None:
         outcomes = workers.starmap(spend_one, [(str(path), 1)] * 24)
     assert len(set(outcomes)) == 1
     assert Ledger(path).spent_per_km == 2.0
+
+
+def test_a_look_lets_no_other_process_write(path: Path) -> None:
+    """Whoever closes a file lets go of all locks that any thread of the process has on it; SQLite knows."""
+    write = "import sqlite3, sys; sqlite3.connect(sys.argv[1], 0).execute('BEGIN IMMEDIATE')"
+    with Ledger(path)._book(write=True):
+        assert Ledger(path).charges() == []
+        other = [sys.executable, "-c", write, str(path)]
+        ended = subprocess.run(other, capture_output=True, text=True, check=False)
+    assert "database is locked" in ended.stderr
 
 
 def test_a_ledger_that_is_never_let_go(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,7 +19,6 @@ from geoveil.client.ledger_files import (
     UNREADABLE,
     first_format,
     keep_private,
-    kind_of,
     locked,
     make_empty,
     move_durably,
@@ -247,9 +246,7 @@ class Ledger:
     def _book(self, *, write: bool = False) -> Iterator[sqlite3.Connection]:
         """One transaction on the file, which is opened anew: it may have been put back from a copy."""
         try:
-            if kind_of(self.path) != "database":
-                self._begin()
-            with closing(_connection(self.path)) as book:
+            with closing(self._opened()) as book:
                 # as safe as a journal that is deleted, and a little quicker
                 book.execute("PRAGMA journal_mode = TRUNCATE")
                 book.execute("BEGIN IMMEDIATE" if write else "BEGIN")
@@ -264,26 +261,45 @@ class Ledger:
         except OSError as failure:
             raise Refused("ledger-unwritable", type(failure).__name__) from None
 
+    def _opened(self) -> sqlite3.Connection:
+        book = self._existing()
+        if book is None:
+            with self._locked():
+                book = self._existing() or self._begun()  # another may have been quicker
+        return book
+
+    def _existing(self) -> sqlite3.Connection | None:
+        """The database; ``None`` where there is no file, or one that is none.
+
+        Only SQLite opens a database: closing a file lets go of every lock that this process has on it.
+        """
+        try:
+            return _connection(self.path)
+        except sqlite3.Error as failure:
+            code = getattr(failure, "sqlite_errorcode", 0)
+            if code == sqlite3.SQLITE_NOTADB or not self.path.exists():
+                return None
+            if code == sqlite3.SQLITE_CANTOPEN:
+                raise Refused("ledger-unreadable", type(failure).__name__) from None
+            raise
+
     def _locked(self) -> AbstractContextManager[None]:
         return locked(self.path.with_name(self.path.name + ".lock"), WAIT_S)
 
-    def _begin(self) -> None:
+    def _begun(self) -> sqlite3.Connection:
         """A new ledger, or one of the first format taken over; it stands there whole, or not at all."""
-        with self._locked():
-            kind = kind_of(self.path)
-            if kind == "nothing":
-                if self.anchor.exists():
-                    raise Refused("ledger-lost")
-                self._write(SYSTEM.bytes(16).hex(), {}, [])
-            elif kind == "first format":
-                try:
-                    identity, spaces, entries = first_format(self.path.read_bytes())
-                    charges = [Charge(**entry) for entry in entries]
-                except UNREADABLE:
-                    raise Refused("ledger-unreadable") from None
-                self._write(identity, spaces, charges)
-            elif kind == "something else":
-                raise Refused("ledger-unreadable")
+        if self.path.exists():
+            try:
+                identity, spaces, entries = first_format(self.path.read_bytes())
+                charges = [Charge(**entry) for entry in entries]
+            except UNREADABLE:
+                raise Refused("ledger-unreadable") from None
+            self._write(identity, spaces, charges)
+        elif self.anchor.exists():
+            raise Refused("ledger-lost")
+        else:
+            self._write(SYSTEM.bytes(16).hex(), {}, [])
+        return _connection(self.path)
 
     def _write(self, identity: str, spaces: dict[str, str], charges: list[Charge]) -> None:
         beside = self.path.with_name(self.path.name + ".new")

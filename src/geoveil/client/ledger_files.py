@@ -13,7 +13,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from geoveil.client.refusal import Refused
 from geoveil.document.canonical import strict_json
@@ -21,24 +21,6 @@ from geoveil.files import sync
 
 UNREADABLE = (ValueError, TypeError, KeyError, RecursionError)
 """What reading anything that this program did not write may raise."""
-
-_SQLITE = b"SQLite format 3\0"
-
-Kind = Literal["nothing", "database", "first format", "something else"]
-
-
-def kind_of(path: Path) -> Kind:
-    """What stands at a path."""
-    try:
-        with path.open("rb") as file:
-            beginning = file.read(len(_SQLITE))
-    except FileNotFoundError:
-        return "nothing"
-    except OSError as failure:
-        raise Refused("ledger-unreadable", type(failure).__name__) from None
-    if beginning == _SQLITE:
-        return "database"
-    return "first format" if beginning[:1] == b"{" else "something else"
 
 
 def keep_private(path: Path) -> None:
