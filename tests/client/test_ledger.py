@@ -361,6 +361,20 @@ def test_a_ledger_that_is_a_folder(path: Path) -> None:
     assert reason(Ledger, path) == "ledger-unreadable"
 
 
+def test_the_journal_of_a_former_ledger_is_not_played_back(path: Path) -> None:
+    with Ledger(path)._book(write=True) as book:
+        book.execute("UPDATE ledger SET id = 'another'")
+        former = path.with_name("ledger.db-journal").read_bytes()
+    for file in path.parent.iterdir():
+        file.unlink()
+    for end in ("journal", "wal", "shm"):
+        path.with_name(f"ledger.db-{end}").write_bytes(former)
+    Ledger(path)
+    ((identity,),) = rows(path, "SELECT id FROM ledger")
+    assert identity.encode() not in former
+    assert former not in everything_in(path.parent)
+
+
 def test_a_name_with_odd_characters(tmp_path: Path) -> None:
     path = tmp_path / "my ledger?#%41.db"
     reported(Ledger(path))

@@ -314,6 +314,8 @@ class Ledger:
             for charge in charges:
                 tables.add(book, charge)
             book.execute("COMMIT")
+        for former in ("-journal", "-wal", "-shm"):  # SQLite would play them back into this one
+            self.path.with_name(self.path.name + former).unlink(missing_ok=True)
         move_durably(beside, self.path)
 
     def _check_anchor(self, book: sqlite3.Connection) -> None:
