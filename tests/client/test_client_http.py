@@ -23,7 +23,7 @@ from client.world import (
     serving,
 )
 from geoveil.client import Patience
-from geoveil.client.network import HEADERS, Address, Network
+from geoveil.client.network import HEADERS, Address, Network, _hang_up
 from geoveil.errors import InvalidInput
 
 
@@ -88,6 +88,23 @@ def test_an_answer_that_drips_is_hung_up_on(path: Path) -> None:
         it = device(service.url, path, patience=Patience(attempts=1), transport=network)
         assert refused(it.report, **PLACE).reason == "unreachable"
         let_go.set()
+
+
+def test_nothing_leaves_in_the_clear_while_a_device_hangs_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """One thread hangs up while another sends: until the connection has ended, TLS stays on."""
+    monkeypatch.setattr(socket.socket, "shutdown", lambda *_: None)  # it has not ended yet
+    here, there = socket.socketpair()
+    secured = ssl.create_default_context().wrap_socket(
+        here, do_handshake_on_connect=False, server_hostname="collector.example"
+    )
+    with secured, there:
+        secured.settimeout(0.05)
+        _hang_up(secured)
+        with pytest.raises(OSError, match="timed out"):  # hands are not shaken
+            secured.send(b"a report")
+        assert b"a report" not in there.recv(4096)
 
 
 def test_redirects_share_the_time_of_one_request(path: Path) -> None:

@@ -245,7 +245,8 @@ class Network:
 
 def _hang_up(connected: socket.socket) -> None:
     with suppress(OSError):
-        connected.shutdown(socket.SHUT_RDWR)
+        # a secure one would end TLS first, and what another thread sends then would be in the clear
+        socket.socket.shutdown(connected, socket.SHUT_RDWR)
 
 
 def _answer(response: HTTPResponse, limit: int) -> Answer:
