@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from dataclasses import replace
 from http.client import HTTPConnection
 from pathlib import Path
 from types import SimpleNamespace
@@ -18,8 +20,9 @@ import pytest
 import uvicorn
 
 from databases import Cluster, cluster
+from geoveil.errors import InvalidInput
 from geoveil.server.logs import Log
-from geoveil.server.run import Server, Supervisor, never
+from geoveil.server.run import Server, Supervisor, bind, never
 from geoveil.server.settings import Settings
 from geoveil.store import open_store
 from server.live import HANG_S, Live, new_id
@@ -199,7 +202,9 @@ def test_a_process_in_the_place_of_a_dead_one_brings_no_token_back_and_goes_on_c
 
 def test_a_stop_while_it_starts_is_no_failure(monkeypatch: pytest.MonkeyPatch) -> None:
     """The signal reached all: a process is gone before it listened, and the supervisor knows why."""
-    supervisor = Supervisor(Settings(processes=2, database="postgresql://host/name"))
+    supervisor = Supervisor(
+        Settings(processes=2, database="postgresql://host/name"), socket.socket()
+    )
     told, nothing = [], SimpleNamespace()
 
     def stopped(_: float) -> bool:
@@ -216,6 +221,16 @@ def test_a_stop_while_it_starts_is_no_failure(monkeypatch: pytest.MonkeyPatch) -
     assert told == []
 
 
+def test_the_processes_of_one_service_share_a_port_with_no_other_service() -> None:
+    settings = Settings(port=0, processes=2, database="postgresql://host/name")
+    with bind(settings) as listener:
+        listener.listen()
+        with pytest.raises(
+            InvalidInput, match=r"must be free to listen on: Address already in use"
+        ):
+            bind(replace(settings, port=listener.getsockname()[1]))
+
+
 @pytest.mark.parametrize("processes", [1, 2])
 def test_a_second_signal_ends_at_once_whoever_was_told(processes: int) -> None:
     """One of several hears it from a terminal or systemd, which tell all, and from the supervisor: once."""
@@ -223,7 +238,7 @@ def test_a_second_signal_ends_at_once_whoever_was_told(processes: int) -> None:
     server = Server(
         uvicorn.Config(never, log_config=None), settings, Log("error"), lambda _: None, None
     )
-    supervisor, killed = Supervisor(settings), []
+    supervisor, killed = Supervisor(settings, SimpleNamespace()), []  # type: ignore[arg-type]
     process = SimpleNamespace(kill=lambda: killed.append(True))
     supervisor._started = [(process, None)] * processes  # type: ignore[list-item]
     for times in range(2):

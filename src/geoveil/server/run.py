@@ -48,8 +48,8 @@ _OTHER_FILES = 256
 class Supervisor:
     """Keeps ``settings.processes`` processes at work until a signal comes."""
 
-    def __init__(self, settings: Settings) -> None:
-        self._settings = settings
+    def __init__(self, settings: Settings, listener: socket.socket) -> None:
+        self._settings, self._listener = settings, listener
         self._context = multiprocessing.get_context("spawn")
         self._stopping = False
         self._folder: Path | None = None
@@ -75,6 +75,7 @@ class Supervisor:
             while not self._stopping:
                 self._replace_dead()
         finally:
+            self._listener.close()  # or connections would wait at it for nobody
             for process, _ in self._started:
                 process.terminate()
             for process, _ in self._started:
@@ -101,12 +102,15 @@ class Supervisor:
         """A process, and what says that it listens: it must be kept until then, or it is gone there too."""
         listening = self._context.Event()
         place = None if self._folder is None else self._folder / f"{number}.json"
-        process = self._context.Process(target=_live, args=(self._settings, listening, place))
+        given = self._settings, self._listener, listening, place
+        process = self._context.Process(target=_live, args=given)
         process.start()
         return process, listening
 
 
-def _live(settings: Settings, listening: Event, place: Path | None) -> None:
+def _live(
+    settings: Settings, listener: socket.socket, listening: Event, place: Path | None
+) -> None:
     """The life of a process: it ends with its supervisor, however that ends."""
     if hasattr(signal, "SIGHUP"):
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
@@ -121,7 +125,7 @@ def _live(settings: Settings, listening: Event, place: Path | None) -> None:
 
     threading.Thread(target=end_with_parent, daemon=True).start()
     try:
-        _serve_one(settings, bind(settings), lambda _: listening.set(), place)
+        _serve_one(settings, listener, lambda _: listening.set(), place)
     except Exception as error:  # in the log as any other, not in many lines
         Log(settings.log_level).fault("process-failed", error)
         sys.exit(1)
@@ -152,10 +156,10 @@ def serve(settings: Settings, announce: Announce) -> None:
     with listener:
         if settings.processes == 1:
             _serve_one(settings, listener, announce)
-        else:  # the socket, which never listens, keeps the port for the processes
+        else:
             with closing(open_store(settings.database)) as store:
                 started = _started(settings, store, Tokens(store).prepare(settings.operator_token))
-            Supervisor(settings).run(lambda: announce(started))
+            Supervisor(settings, listener).run(lambda: announce(started))
 
 
 def bind(settings: Settings) -> socket.socket:
@@ -163,14 +167,13 @@ def bind(settings: Settings) -> socket.socket:
     family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
     listener = socket.socket(family, socket.SOCK_STREAM)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    if settings.processes > 1:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
     try:
         listener.bind((settings.host, settings.port))
-    except OSError as error:
+    except (OSError, TypeError) as error:  # of a host that can be no name
         listener.close()
         raise InvalidInput(
-            f"address ({settings.host}:{settings.port}) must be free to listen on: {error.strerror}; "
+            f"address ({settings.host}:{settings.port}) must be free to listen on: "
+            f"{getattr(error, 'strerror', error)}; "
             "choose another with --host and --port"
         ) from None
     return listener
