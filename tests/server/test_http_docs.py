@@ -13,7 +13,9 @@ from typing import get_args, get_type_hints
 import msgspec
 import pytest
 
-from geoveil.server.dashboard import OPERATIONS
+from geoveil.server.campaign_advice import ADVICE_S
+from geoveil.server.dashboard import OPERATIONS, REGIONS_S
+from geoveil.server.map_files import FILE_S, TABLE_S
 from geoveil.server.problem import PROBLEMS
 from geoveil.server.settings_of_campaign import CampaignSettings
 from server.live import Live
@@ -53,6 +55,14 @@ def test_the_walk_through_runs_as_printed(live: Live) -> None:
     assert '{"status":"ok"}{"status":"ready"}' in said
     assert 'geoveil_reports_total{outcome="counted"} 3' in said
     assert '"openapi":"3.1.0"' in said
+
+
+def test_the_proxy_waits_for_the_longest_answer() -> None:
+    page = (ROOT / "docs" / "operators.md").read_text(encoding="utf-8")
+    longest_s = max(FILE_S + TABLE_S, ADVICE_S, REGIONS_S)
+    [waits] = re.findall(r"proxy_read_timeout (\d+)s;", page)
+    assert longest_s < int(waits)
+    assert f"may take {longest_s:g} s" in page
 
 
 @pytest.mark.usefixtures("curl")

@@ -58,6 +58,7 @@ def test_unknown_names_are_refused_with_the_list(tmp_path: Path) -> None:
         ("PORT", "x"), ("PORT", "-1"), ("PORT", "70000"), ("TICK_S", "0"), ("TICK_S", "nan"),
         ("PROCESSES", "2"), ("LOG_LEVEL", "loud"), ("TRUSTED_PROXY", "maybe"), ("BASE_URL", "ftp://x"),
         ("BASE_URL", "https://"), ("BASE_URL", "https://x/?y"), ("BASE_URL", "https://me:secret@x"),
+        ("HOST", ""),
     ],
 )  # fmt: skip
 def test_wrong_values_are_one_sentence(name: str, text: str) -> None:
@@ -74,6 +75,18 @@ def test_a_file_has_the_types_of_the_table(tmp_path: Path, text: str) -> None:
     path.write_text(text)
     with pytest.raises((InvalidInput, InvalidFile)):
         load(file=path)
+
+
+def test_a_file_may_begin_with_the_mark_that_windows_puts_there(tmp_path: Path) -> None:
+    path = tmp_path / "geoveil.toml"
+    path.write_bytes(b"\xef\xbb\xbfport = 3\r\n")
+    assert load(file=path).port == 3
+
+
+def test_a_host_that_can_be_no_name_is_refused_in_words() -> None:
+    with pytest.raises(InvalidInput, match="must be free to listen on: host name must not"):
+        run.bind(Settings(host="a\0b", port=0))
+    gc.collect()  # what was left open warns
 
 
 def test_several_processes_only_with_postgresql() -> None:

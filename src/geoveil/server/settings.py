@@ -120,6 +120,10 @@ class Settings:
     def __post_init__(self) -> None:
         for setting in SETTINGS:
             setting.check(getattr(self, setting.name))
+        if not self.host:
+            raise InvalidInput(
+                "host must name an address; 127.0.0.1 for this machine, 0.0.0.0 for every network"
+            )
         if self.log_level not in LOG_LEVELS:
             raise InvalidInput(
                 f"log_level ({self.log_level}) must be one of {', '.join(LOG_LEVELS)}"
@@ -205,7 +209,7 @@ def load(
     values: dict[str, Any] = {}
     if file is not None:
         try:
-            values = tomllib.loads(file.read_text(encoding="utf-8"))
+            values = tomllib.loads(file.read_text(encoding="utf-8-sig"))
         except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
             raise InvalidFile(f"file ({file.name}) must be TOML: {error}") from None
         _refuse_unknown(values, f"setting in {file.name}")
