@@ -60,6 +60,26 @@ def test_a_full_disk_acknowledges_nothing_and_heals(tmp_path: Path) -> None:
     store.close()
 
 
+@pytest.mark.parametrize("replaced", [False, True])
+def test_a_file_that_is_elsewhere_acknowledges_nothing_until_it_is_back(
+    replaced: bool, tmp_path: Path
+) -> None:
+    store = SqliteStore(tmp_path / "store.db")
+    start(store)
+    store.add([upload(0)])
+    moved = store.path.rename(tmp_path / "moved.db")
+    if replaced:
+        shutil.copyfile(moved, store.path)
+    for asked in (lambda: store.add([upload(1)]), store.check, store.campaigns):
+        with pytest.raises(StoreFailed, match="must stay where it was opened"):
+            asked()
+    moved.replace(store.path)
+    assert store.add([upload(1)]) == [True]
+    store.check()
+    assert assert_explained(store) == {device_id(0), device_id(1)}
+    store.close()
+
+
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
     """A file system of four MiB, where this machine lets a test mount one."""

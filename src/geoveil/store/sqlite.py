@@ -90,6 +90,7 @@ class SqliteStore(Store):
         with _translated():
             try:
                 self._writer = None if only_read else self._connect_writer(create=create)
+                self._opened = self._place()
                 with closing(self._connect_reader()) as reader:
                     self._missing_steps(reader, create=False)
                     if schema is not None:
@@ -125,6 +126,7 @@ class SqliteStore(Store):
         with self._write_lock, _translated():
             if self._closed or self._only_read:
                 raise records.StoreFailed("the store is closed, or only read")
+            self._check_place()
             if self._writer is None:
                 self._writer = self._recovered_writer()
             connection, began = self._writer, False
@@ -145,6 +147,7 @@ class SqliteStore(Store):
         """A transaction that only reads, on this thread's own connection."""
         if self._closed:
             raise records.StoreFailed("the store is closed")
+        self._check_place()
         reader: _Reader | None = getattr(self._mine, "reader", None)
         if reader is None:
             reader = self._mine.reader = _Reader(self._connect_reader())
@@ -241,6 +244,20 @@ class SqliteStore(Store):
                 connection.close()
 
     # -- connections -----------------------------------------------------------------------------
+
+    def _place(self) -> tuple[int, int] | None:
+        """Which file bears the name of the store; ``None`` where none does."""
+        with suppress(OSError):
+            found = self.path.stat()
+            return found.st_dev, found.st_ino
+        return None
+
+    def _check_place(self) -> None:
+        """What is written into a file that was moved or deleted is lost: nobody would find it there."""
+        if self._place() != self._opened:
+            raise records.StoreFailed(
+                "SQLite's file must stay where it was opened; put it back, or start again"
+            )
 
     def _connect_reader(self) -> apsw.Connection:
         flags = apsw.SQLITE_OPEN_READONLY
