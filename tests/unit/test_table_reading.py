@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import gzip
 import io
+import itertools
 import json
 import struct
 from pathlib import Path
@@ -19,6 +20,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from geoveil.errors import InvalidFile, InvalidInput
+from geoveil.table.indexed import wkb_points
 from geoveil.table.locations import LocationTable, Reading
 from geoveil.table.reader import blocks_of_rows, format_of, open_table
 from geoveil.table.streamed import FeatureScanner
@@ -480,6 +482,34 @@ def test_a_shape_that_is_no_point_is_named(tmp_path: Path, ending: str) -> None:
 def test_a_height_is_left_out(tmp_path: Path, ending: str) -> None:
     path = shapes(tmp_path / f"a.{ending}", shapely.Point(2, 1, 9), shapely.Point(4, 3))
     assert read(path)[:2] == ([1.0, 3.0], [2.0, 4.0])
+
+
+def one_point(entry: bytes | None) -> list[float]:
+    """(x, y) of one entry, by the words of the standard; NaN where it is no such point."""
+    if entry is not None and entry[:1] in (b"\0", b"\1"):
+        mark = "><"[entry[0]]
+        for kinds, numbers in (((1,), 2), ((1001, 0x80000001), 3)):
+            form = f"{mark}BI{numbers}d"
+            if len(entry) == struct.calcsize(form) and struct.unpack(form, entry)[1] in kinds:
+                return list(struct.unpack(form, entry)[2:4])
+    return [np.nan, np.nan]
+
+
+def test_points_of_every_form_are_read_at_once() -> None:
+    kinds = (1, 2, 3, 1001, 2001, 3001, 0x80000001, 0x40000001, 0x20000001)
+    made: list[bytes | None] = [None, b"", b"\1", struct.pack("<BIdd", 1, 1, np.nan, np.nan)]
+    for order, kind, numbers in itertools.product((0, 1, 2), kinds, range(5)):
+        mark = "<" if order == 1 else ">"
+        made.append(struct.pack(f"{mark}BI{numbers}d", order, kind, *np.arange(1.0, numbers + 1)))
+    made += [entry[:20] for entry in made if entry]
+    expected = np.array([one_point(entry) for entry in made]).T
+    assert np.isfinite(expected).all(axis=0).sum() == 6
+    for kind in (pa.binary(), pa.large_binary(), pa.dictionary(pa.int32(), pa.binary())):
+        column = pa.array(made).cast(kind)
+        np.testing.assert_array_equal(wkb_points(column), expected)
+        np.testing.assert_array_equal(wkb_points(column[7:40]), expected[:, 7:40])
+        np.testing.assert_array_equal(wkb_points(column[:1]), expected[:, :1])
+        assert wkb_points(column[:0])[0].size == 0
 
 
 class _Drip:

@@ -227,16 +227,23 @@ def points_of(values: pa.Array) -> tuple[FloatArray, FloatArray]:
 
 def wkb_points(values: pa.Array) -> tuple[FloatArray, FloatArray]:
     """(x, y) of a column of well-known binary points; NaN where an entry is no point."""
-    x, y = np.full(len(values), np.nan), np.full(len(values), np.nan)
-    entries = values.to_pylist()
-    good = [i for i, entry in enumerate(entries) if entry is not None and _is_point(entry)]
-    joined = b"".join(entries[i][:_POINT_BYTES] for i in good)
-    packed = np.frombuffer(joined, dtype=np.uint8).reshape(-1, _POINT_BYTES)
-    for order, kind in ((1, "<f8"), (0, ">f8")):
-        rows = packed[:, 0] == order
-        pairs = np.ascontiguousarray(packed[rows, 5:]).view(kind)
-        chosen = np.asarray(good, dtype=np.int64)[rows]
-        x[chosen], y[chosen] = pairs[:, 0], pairs[:, 1]
+    stored = values.dictionary_decode() if pa.types.is_dictionary(values.type) else values
+    x, y = np.full((2, len(stored)), np.nan)
+    stored = stored.cast(pa.large_binary()).fill_null(b"")
+    _, ends, data = stored.buffers()
+    if data is None or data.size < _POINT_BYTES:
+        return x, y
+    bounds = np.frombuffer(ends, dtype=np.int64)[stored.offset :][: len(stored) + 1]
+    long = np.isin(np.diff(bounds), (_POINT_BYTES, _POINT_BYTES + 8))
+    at, begins, lengths = np.flatnonzero(long), bounds[:-1][long], np.diff(bounds)[long]
+    flat = np.frombuffer(data, dtype=np.uint8)
+    heads = np.lib.stride_tricks.sliding_window_view(flat, _POINT_BYTES)[begins]
+    for order, mark in ((1, "<"), (0, ">")):
+        points = heads.view([("order", "u1"), ("kind", f"{mark}u4"), ("xy", f"{mark}f8", 2)])[:, 0]
+        kinds = np.isin(points["kind"], _WITH_HEIGHT)
+        good = np.where(lengths == _POINT_BYTES, points["kind"] == 1, kinds)
+        good &= points["order"] == order
+        x[at[good]], y[at[good]] = points["xy"][good].T
     return x, y
 
 
