@@ -314,7 +314,7 @@ def test_a_missing_extra_is_said_before_the_work(
     module: str, command: str, extra: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Files that do not exist are not even looked for, nothing is designed, and nothing is written."""
-    monkeypatch.setattr(Campaign, "_open_round", lambda *_: pytest.fail("a mechanism is designed"))
+    monkeypatch.setattr(Campaign, "_following", lambda *_: pytest.fail("a mechanism is designed"))
     (tmp_path / "table.csv").write_text(TABLE)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setitem(sys.modules, module, None)

@@ -91,6 +91,29 @@ def test_late_reports_count_under_their_own_mechanism():
     assert campaign.estimate.total == 6003
 
 
+@pytest.mark.parametrize("broken", ["design", "estimate"])
+def test_a_close_that_fails_changes_nothing(monkeypatch, broken):
+    failing, untouched = (
+        gv.Campaign(GRID, epsilon_per_km=2.0, trusted_seed=True) for _ in range(2)
+    )
+    for seed in range(2):
+        mechanism = failing.mechanism
+        reports = mechanism.sample(PEOPLE, randomness=gv.seeded(seed))
+        for campaign in (failing, untouched):
+            campaign.receive(mechanism.tally(reports))
+        before = failing.to_dict()
+        with monkeypatch.context() as patched:
+            patched.setattr(PromiseRule, broken, lambda *_: 1 / 0)
+            with pytest.raises(ZeroDivisionError):
+                failing.close_round()
+        assert failing.to_dict() == before
+        if seed:
+            np.testing.assert_array_equal(failing.estimate.distribution, untouched.distribution)
+        failing.close_round()
+        untouched.close_round()
+        assert failing.to_dict() == untouched.to_dict()
+
+
 def test_unknown_mechanisms_are_refused():
     campaign = gv.Campaign(GRID, epsilon_per_km=2.0)
     stranger = gv.PlanarGeometric(GRID, epsilon_per_km=2.0)

@@ -110,7 +110,7 @@ class Campaign:
             )
         people = frozen(prior_over(prior, checked_space(space).size))
         self._begin(space, rule, people, minimum_reports)
-        self._open_round()
+        self._rounds.append(self._following(None))
 
     def _begin(self, space: Space, rule: Rule, prior: FloatArray, minimum_reports: int) -> None:
         self.space = space
@@ -179,7 +179,7 @@ class Campaign:
                 f"{number_of(self._least, 'report')} to close"
             )
         if self._closing is None:  # after a resume: the same tallies give the same estimate
-            self._closing = self._closing_of(closed, closed[:-1])
+            self._closing = self._closing_of(closed, closed[:-1], self._closed_from)
         return self._closing
 
     @property
@@ -211,16 +211,22 @@ class Campaign:
             raise InvalidInput(f"round {current.number} was the last; the campaign has ended")
         if current.total < self._least:
             return None
-        self._closed_from = tuple(round_.tallies for round_ in self._rounds)
-        if self.rule.trusted_seed and len(self._rounds) == 1:
-            current.seed = current.tallies
-        self._closing = self._closing_of(self._rounds, self.rounds)
-        current.distribution = self._closing.estimate.distribution
-        current.fakes = self._closing.fakes
-        current.standing = self._closing.standing
-        current.dependent = self._closing.depends
-        if not last:
-            self._open_round()
+        before = self.rounds
+        tallies = tuple(round_.tallies for round_ in self._rounds)
+        seed = tallies[-1] if self.rule.trusted_seed and not before else current.seed
+        closing = self._closing_of([*before, replace(current, seed=seed)], before, tallies)
+        found: dict[str, Any] = {
+            "distribution": closing.estimate.distribution,
+            "fakes": closing.fakes,
+            "standing": closing.standing,
+            "dependent": closing.depends,
+            "seed": seed,
+        }
+        following = [] if last else [self._following(replace(current, **found))]
+        # what fails above has changed nothing: the round can be closed again
+        self._closed_from, self._closing = tallies, closing
+        vars(current).update(found)
+        self._rounds += following
         return current
 
     @property
@@ -234,7 +240,12 @@ class Campaign:
         assert distribution is not None
         return distribution
 
-    def _closing_of(self, rounds: Sequence[Round], before: Sequence[Round]) -> Closing:
+    def _closing_of(
+        self,
+        rounds: Sequence[Round],
+        before: Sequence[Round],
+        closed_from: Sequence[tuple[Tally, ...]],
+    ) -> Closing:
         """The close of the last of these rounds, from the counts as they were then.
 
         ``before`` are the rounds that had an estimate before it. Fakes that were sure at the last of them
@@ -242,7 +253,7 @@ class Campaign:
         """
         as_then = {
             round_.number: replace(round_, tallies=tallies)
-            for round_, tallies in zip(rounds, self._closed_from, strict=True)
+            for round_, tallies in zip(rounds, closed_from, strict=True)
             if sum(tally.total for tally in tallies) >= self._least
         }
         last = before[-1] if before else None
@@ -379,14 +390,14 @@ class Campaign:
         estimator = AverageOfEstimates(alone) if depends else alone
         return held_to_seed(estimate, counted(used), seed, estimator)
 
-    def _open_round(self) -> None:
-        believed, mechanisms = self.distribution, []
+    def _following(self, last: Round | None) -> Round:
+        """The round that follows one that was closed, or the first."""
+        believed, mechanisms = self._believed(last), []
         for one in self.rule.choices:
             # what an operator believes before the first report needs no steering
-            steered = one.steering(self.space, believed) if self.rounds else believed
+            steered = one.steering(self.space, believed) if last else believed
             mechanisms.append(one.design(self.space, steered))
-        number = self._rounds[-1].number + 1 if self._rounds else 1
-        self._rounds.append(Round.opened(number, mechanisms))
+        return Round.opened(last.number + 1 if last else 1, mechanisms)
 
     # -- save and resume -----------------------------------------------------------------------
 
