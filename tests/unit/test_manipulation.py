@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from geoveil.campaign import Campaign, Round
 from geoveil.campaign.elastic_design import elastic
-from geoveil.channel.channel import Tally
+from geoveil.channel.channel import Channel, Tally
 from geoveil.channel.composed import DenseChannel
 from geoveil.errors import InvalidInput
 from geoveil.estimate import (
@@ -189,15 +189,26 @@ def test_a_campaign_of_one_round_is_its_opening_mechanism() -> None:
 
 
 def test_fakes_sharpen_the_mechanism_they_poison() -> None:
-    """The design takes the fakes for people, puts weight on their cell, and so weakens them."""
-    prior = np.where(np.arange(16) == 5, 0.85, 0.01)
+    """The design takes fakes of a lonely corner for people, hides it less, and so weakens them."""
+    prior, share, people = np.where(np.arange(16) == 5, 0.85, 0.01), 0.2, 100_000
 
-    def start() -> Campaign:
-        return Campaign(GRID, epsilon_per_km=3.0)
+    def following(fakes: int) -> Channel:
+        campaign = Campaign(GRID, epsilon_per_km=3.0, camouflage=1.0)
+        counts = expected_counts(campaign.mechanism.push(prior), people - fakes)
+        counts[0] += fakes
+        campaign.receive(Tally(campaign.mechanism, counts))
+        campaign.close_round()
+        return campaign.mechanism
 
-    campaign = campaign_manipulation_gain(start, prior, rounds=2, targets=[1, 4, 6, 9, 10])
-    fixed = manipulation_gain(elastic(GRID, prior, epsilon_per_km=3.0), prior, candidates=2)
-    assert campaign.gain < fixed.gain
+    honest, poisoned = following(0), following(round(share * people))
+    assert poisoned.matrix()[0, 0] > 1.2 * honest.matrix()[0, 0]
+    gain = partial(
+        manipulation_gain,
+        prior=prior,
+        estimator=IterativeBayesianUpdate(stop=Steps(100)),
+        share=share,
+    )
+    assert gain(poisoned).gains[0] < 0.95 * gain(honest).gains[0]
 
 
 def test_fakes_that_begin_late_are_denser_and_as_many() -> None:
