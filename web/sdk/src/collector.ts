@@ -84,7 +84,7 @@ export class FetchTransport implements Transport {
   }
 }
 
-/** Acts once, when a signal says so or some time has passed; what is returned ends the wait. */
+/** Acts once, when a signal says so, or has said so, or some time has passed; what is returned ends the wait. */
 export function whenAborted(signal: AbortSignal | undefined, act: () => void, ms?: number): () => void {
   const once = (): void => (end(), act());
   const end = (): void => {
@@ -93,6 +93,7 @@ export function whenAborted(signal: AbortSignal | undefined, act: () => void, ms
   };
   const timer = ms === undefined ? ms : setTimeout(once, ms);
   signal?.addEventListener("abort", once);
+  if (signal?.aborted) once();
   return end;
 }
 

@@ -4,7 +4,7 @@ import "fake-indexeddb/auto";
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
 import type { JsonObject } from "../src/canonical.ts";
 import { unhex } from "../src/canonical.ts";
-import { Address } from "../src/collector.ts";
+import { Address, FetchTransport, Unreachable } from "../src/collector.ts";
 import {
   Device,
   type DeviceOptions,
@@ -542,6 +542,24 @@ describe("a report that is cancelled", () => {
     expect(receipt).toEqual({ ...(thrown as Unacknowledged).receipt, acknowledged: true });
     expect((await device.history()).length).toBe(1);
   });
+
+  it("while a request is under way comes back at once, before and after the charge", async () => {
+    for (const [asked, thrown] of [
+      ["get", "the person left"],
+      ["post", "it was cancelled"],
+    ] as const) {
+      const controller = new AbortController();
+      const transport = new FetchTransport();
+      vi.spyOn(transport, asked).mockImplementation(async () => {
+        controller.abort(reason);
+        throw new Unreachable();
+      });
+      const device = await opened({ transport, patience: { attempts: 2, totalS: 1e9, firstS: 1e6 } });
+      await expect(device.report(PARIS, controller)).rejects.toThrow(thrown);
+      expect((await device.history()).length).toBe(asked === "get" ? 0 : 1);
+    }
+    expect(collector.reports).toEqual([]);
+  }, 10_000);
 
   it("while it waits for another try comes back at once", async () => {
     const ledger = new MemoryStorage();
