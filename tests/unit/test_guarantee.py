@@ -138,6 +138,25 @@ def test_one_promise_covers_another(strong: gv.Guarantee, weak: gv.Guarantee) ->
     assert not weak.implies(strong)
 
 
+def test_what_rounding_adds_counts_in_whatever_a_promise_between_positions_covers() -> None:
+    rounded = gv.BetweenPositions(2.0, 0.02)
+    assert rounded.implies(gv.WithinRadius(1.0, 2.02))
+    assert not rounded.implies(gv.WithinRadius(1.0, 2.01))
+    assert rounded.implies(PER_KM + gv.LocalDifferentialPrivacy(0.02))
+    assert not rounded.implies(PER_KM)
+    assert not rounded.implies(gv.GeoIndistinguishability(100.0))
+    assert gv.BetweenPositions(0.0, 0.02).implies(gv.LocalDifferentialPrivacy(0.02))
+    assert gv.BetweenPositions(2.0).implies(PER_KM)
+    assert not gv.WithinRadius(1.0, 0.5).implies(rounded)
+
+
+@pytest.mark.parametrize("number", [1, np.float32(0.5), np.int64(1), np.float64(0.5)])
+def test_what_rounding_adds_is_a_float_whatever_it_was_given_as(number: float) -> None:
+    promise = gv.BetweenPositions(2.0, number)
+    assert type(promise.slack) is float
+    assert repr(promise) == repr(gv.BetweenPositions(2.0, float(number)))
+
+
 @pytest.mark.parametrize(
     ("one", "other"),
     [

@@ -214,8 +214,10 @@ class BetweenPositions(GeoIndistinguishability):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not finite("slack", self.slack) >= 0:
-            raise InvalidInput(f"slack ({self.slack}) must not be negative")
+        slack = finite("slack", self.slack)
+        if slack < 0:
+            raise InvalidInput(f"slack ({slack}) must not be negative")
+        object.__setattr__(self, "slack", slack)
 
     def loss(self, distance_km: npt.ArrayLike) -> FloatArray:
         distance = lengths("distance_km", distance_km)
@@ -233,7 +235,9 @@ class BetweenPositions(GeoIndistinguishability):
     def implies(self, other: Guarantee) -> bool:
         if isinstance(other, BetweenPositions):
             return self.exact <= other.exact and self.slack <= other.slack
-        return self.slack == 0 and super().implies(other)
+        if isinstance(other, GeoIndistinguishability) and self.slack:  # which is more, near enough
+            return False
+        return super().implies(other)
 
     def __mul__(self, reports: int) -> Self:
         return super().__mul__(reports)._slackened(as_written(self.slack) * reports)
