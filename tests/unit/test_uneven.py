@@ -12,6 +12,8 @@ import pytest
 
 import geoveil as gv
 from geoveil.arrays import FloatArray, IntArray
+from geoveil.channel.composed import AverageChannel, StackedChannel
+from geoveil.channel.joint import JointChannel
 from geoveil.estimate import (
     CrossValidated,
     Estimate,
@@ -98,6 +100,19 @@ def test_a_place_has_the_law_of_somebody_who_stands_there() -> None:
     seen = np.bincount(drawn, minlength=mechanism.report_count)
     worst = np.abs(seen - expected) / np.sqrt(expected + 1.0)
     assert worst.max() < 5.0
+
+
+def test_what_a_position_in_a_cell_changes_of_channels_put_together() -> None:
+    """A report comes from one of several; several reports of one person tell their losses together."""
+    one, other = law(0.5, 0.5), law(0.7, 0.5)
+    losses, shares = [channel.loss_across_cell for channel in (one, other)], [0.5, 0.5]
+    of_one = StackedChannel([one, other]), AverageChannel([one, other], shares)
+    for channel in of_one:
+        assert channel.loss_across_cell == max(losses)
+        ends = [channel.columns_from(np.array([at, 0.0]), np.arange(30)) for at in (-0.5, 0.5)]
+        assert np.abs(np.log(ends[0] / ends[1])).max() <= max(losses)
+    assert JointChannel([one, other]).loss_across_cell == sum(losses)
+    assert gv.Remapped(one, np.arange(30)[::-1]).loss_across_cell == losses[0]
 
 
 def test_uneven_crowds_are_noticed_and_mapped_better_than_as_even_ones() -> None:

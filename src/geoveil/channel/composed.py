@@ -359,6 +359,10 @@ class Remapped(ByParts, Channel):
         return self.channel.told_apart
 
     @property
+    def loss_across_cell(self) -> float:  # type: ignore[override]
+        return self.channel.loss_across_cell
+
+    @property
     def positions_across(self) -> int:  # type: ignore[override]
         return self.channel.positions_across
 

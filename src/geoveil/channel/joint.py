@@ -65,7 +65,8 @@ class ManyChannels(Channel):
 
     @property
     def loss_across_cell(self) -> float:  # type: ignore[override]
-        return sum(channel.loss_across_cell for channel in self.channels)
+        """The largest of theirs: a report comes from one of them."""
+        return max(channel.loss_across_cell for channel in self.channels)
 
     @property
     def positions_across(self) -> int:  # type: ignore[override]
@@ -145,6 +146,11 @@ class JointChannel(ByParts, DenseOperator, ManyChannels):
         promises = [channel.guarantee for channel in self.channels]
         actual = [promise for promise in promises if promise is not None]
         return reduce(add, actual) if len(actual) == len(promises) else None
+
+    @property
+    def loss_across_cell(self) -> float:  # type: ignore[override]
+        """The sum of theirs: a report holds one of each."""
+        return sum(channel.loss_across_cell for channel in self.channels)
 
     def closed_form_loss(self) -> PrivacyLoss | None:
         """The sum of the parts', where all of them are between positions."""
