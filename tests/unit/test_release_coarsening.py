@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from functools import cache
+from typing import Any
 
 import numpy as np
 import pytest
@@ -122,10 +123,29 @@ def test_even_groups() -> None:
         even_groups(3, 4)
 
 
-@pytest.mark.parametrize("groups", [((0,), (2,)), ((0, 1), (1, 2)), ((0, 1), ()), ((0, -1),)])
-def test_merging_must_take_each_place_once(groups: tuple[tuple[int, ...], ...]) -> None:
-    with pytest.raises(InvalidInput, match="exactly once"):
+@pytest.mark.parametrize(
+    "groups",
+    [
+        ((0,), (2, 3)), ((0, 1), (1, 2)), ((0, 1, 2, 3), ()), ((0, -1),), ((0.4, 1.2), (2, 3)),
+        (("a",), (1,)), ((False, True), (2, 3)), ((0, 1), (2, float("nan"))), ((0, 1), 2),
+        ([[0, 1], [2, 3]],), "0123", None, 5.0,
+    ],
+)  # fmt: skip
+def test_groups_must_take_each_place_or_person_once(groups: Any) -> None:
+    with pytest.raises(InvalidInput, match="groups"):
         MergedPlaces(groups)
+    with pytest.raises(InvalidInput, match="groups"):
+        GroupedRelease(people=4, prior=[0.5, 0.5], multiplier=1.0, groups=groups)
+
+
+def test_places_are_merged_however_their_groups_are_written() -> None:
+    assert MergedPlaces([np.array([0, 1]), [2]]) == MergedPlaces(((0, 1), (2,)))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("counts", [[1.5, 1.5, 1], [1, -1, 2], [1, np.nan, 2], ["a", 1, 2], 3])
+def test_only_whole_counts_are_merged(counts: Any) -> None:
+    with pytest.raises(InvalidInput, match="counts"):
+        MergedPlaces(((0, 1), (2,))).counts(counts)
 
 
 def test_refusals() -> None:

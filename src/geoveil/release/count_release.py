@@ -18,7 +18,7 @@ from geoveil.randomness import SYSTEM, Randomness, checked_randomness
 from geoveil.release import counts as counting
 from geoveil.release.counts import checked_counts
 from geoveil.release.optimum import ReleaseDesign, design, published_design
-from geoveil.release.prior import CountLaw, Prior, merge_least_visited
+from geoveil.release.prior import CountLaw, Prior, merge_least_visited, parted
 from geoveil.release.symmetric_design import (
     OrbitLaw,
     SymmetricDesign,
@@ -323,13 +323,7 @@ class GroupedRelease:
         if isinstance(groups, int | float | np.integer):
             self.groups = tuple(even_groups(people, groups))
         else:
-            self.groups = tuple(np.asarray(group, dtype=np.int64) for group in groups)
-            listed = np.sort(np.concatenate([np.zeros(0, dtype=np.int64), *self.groups]))
-            whole = np.array_equal(listed, np.arange(people))
-            if not (whole and all(group.size for group in self.groups)):
-                raise InvalidInput(
-                    f"groups must hold each person 0 … {people - 1} exactly once, and none be empty"
-                )
+            self.groups = tuple(parted(groups, "person", people))
         self.people, self.places = everybody.people, everybody.places
 
         def release(kinds: tuple[int, ...]) -> CountRelease:

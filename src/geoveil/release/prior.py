@@ -11,7 +11,16 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import gammaln, rel_entr, xlogy
 
-from geoveil.arrays import ArrayLike, FloatArray, IntArray, by_position, count, frozen, numbers
+from geoveil.arrays import (
+    ArrayLike,
+    FloatArray,
+    IntArray,
+    by_position,
+    count,
+    frozen,
+    numbers,
+    without_gaps,
+)
 from geoveil.errors import InvalidInput, TooLarge
 from geoveil.measure import entropy_bits
 from geoveil.release import counts as counting
@@ -192,9 +201,8 @@ class MergedPlaces:
     groups: tuple[tuple[int, ...], ...]
 
     def __post_init__(self) -> None:
-        listed = sorted(place for group in self.groups for place in group)
-        if listed != list(range(len(listed))) or not all(self.groups):
-            raise InvalidInput("groups must hold each place, numbered from 0, exactly once")
+        groups = parted(self.groups, "place")
+        object.__setattr__(self, "groups", tuple(tuple(group.tolist()) for group in groups))
 
     @property
     def places(self) -> int:
@@ -203,19 +211,38 @@ class MergedPlaces:
 
     def counts(self, counts: npt.ArrayLike) -> IntArray:
         """Counts (…, places) on the merged places."""
-        return self._sums("counts", counts, None).astype(np.int64)
+        values = self._checked("counts", counts)
+        if (values != np.round(values)).any() or (values < 0).any():
+            raise InvalidInput("counts must be whole numbers of at least 0; round them before")
+        return put_together(values.astype(np.int64), self.groups)
 
     def prior(self, prior: npt.ArrayLike) -> FloatArray:
         """Priors (…, places) on the merged places."""
-        return self._sums("prior", prior, np.float64)
+        return put_together(self._checked("prior", prior), self.groups)
 
-    def _sums(self, name: str, given: npt.ArrayLike, kind: type | None) -> npt.NDArray[Any]:
-        values = np.asarray(by_position(name, given), dtype=kind)
-        if values.ndim == 0 or values.shape[-1] != self.places:
+    def _checked(self, name: str, given: npt.ArrayLike) -> FloatArray:
+        values = numbers(name, by_position(name, given))
+        if values.ndim == 0 or values.shape[-1] != self.places or not np.isfinite(values).all():
             raise InvalidInput(
-                f"values (shape {values.shape}) must have {self.places} entries, one per place"
+                f"{name} (shape {values.shape}) must have {self.places} finite entries, one per place"
             )
-        return put_together(values, self.groups)
+        return values
+
+
+def parted(groups: Any, each: str, size: int | None = None) -> list[IntArray]:
+    """Groups of numbers as they are used: each of 0 … ``size`` − 1, or of all there are, in exactly one."""
+    try:
+        parts = [without_gaps("groups", group) for group in groups]
+        listed = np.concatenate(parts)  # refuses what are no lists, or none at all
+    except (TypeError, ValueError):
+        raise InvalidInput(f"groups must be lists of whole numbers, one for each {each}") from None
+    whole = all(part.ndim == 1 and part.size and part.dtype.kind in "iu" for part in parts)
+    last = (listed.size if size is None else size) - 1
+    if not (whole and np.array_equal(np.sort(listed), np.arange(last + 1))):
+        raise InvalidInput(
+            f"groups must hold each {each} 0 … {last} exactly once, and none be empty"
+        )
+    return [part.astype(np.int64) for part in parts]
 
 
 def merge_least_visited(prior: Prior, places: int) -> MergedPlaces:
