@@ -56,7 +56,7 @@ def reported(
     if isinstance(accepted, Charge):
         return accepted
     report, bits = accepted
-    return ledger.charge(current, period, limits, now_s, report, (bits[0], 45.0, 4.0))
+    return ledger.charge(current, period, limits, now_s, report, (bits[0], 45.0, 4.0))[0]
 
 
 def reason(call: Any, *arguments: Any) -> str:
@@ -710,6 +710,19 @@ def test_a_change_waits_for_others_before_it_reads(
     begun = [statement for statement in said if statement.startswith("BEGIN")]
     assert begun == ["BEGIN IMMEDIATE"]  # what it read could be old by the time it writes
     assert said[-1] == "COMMIT"
+
+
+def test_a_report_opens_its_ledger_five_times(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """To look, for what was certified, for the bits, with the charge, for the answer."""
+    it, connect, opened = device(Collector(), path), durable._connection, []
+
+    def counted(file: Path) -> sqlite3.Connection:
+        opened.append(file)
+        return connect(file)
+
+    monkeypatch.setattr(durable, "_connection", counted)
+    assert it.report(locate=Eye()).operator_spent_per_km == 2.0
+    assert len(opened) == 5
 
 
 def test_asking_writes_nothing(path: Path) -> None:

@@ -16,7 +16,7 @@ from geoveil.channel.words import NEARBY_KM, between_places, explain_nearby
 from geoveil.client.budget import Limits, Spent, left_of, spent_in_words
 from geoveil.client.collector import Collector, Patience, check_promise
 from geoveil.client.ledger import Ledger
-from geoveil.client.ledger_book import Again, Charge, Period, Round, day_of
+from geoveil.client.ledger_book import Again, Charge, Period, Round, Totals, day_of
 from geoveil.client.location import Beyond, Locate, Whereabouts, end_of_trip, in_words, whereabouts
 from geoveil.client.network import Address, Network, Transport
 from geoveil.client.refusal import Refused, Unacknowledged, without_frames
@@ -286,23 +286,25 @@ class Device:
                     raise InvalidInput(end)
             if one_of("outside", outside, get_args(Beyond)) == "refuse":
                 warnings.warn(SILENCE_TELLS, stacklevel=3)
-            return self._delivered(self._reported(places, outside))
+            return self._delivered(*self._reported(places, outside))
         finally:
             for end in places:
                 end.forget()
 
-    def _reported(self, ends: tuple[Whereabouts, ...], outside: Beyond) -> Charge:
+    def _reported(
+        self, ends: tuple[Whereabouts, ...], outside: Beyond
+    ) -> tuple[Charge, Totals | None]:
         """The report that was made already, or a new one, drawn and charged: of a place, or both ends."""
         now_s = self._now_s()
         earlier = self.ledger.reported(self.address.name, self._period(now_s))
         if earlier is not None:
-            return earlier
+            return earlier, None
         document, current = self._current(now_s, trip=len(ends) > 1)
         period = self._period(now_s, document)
         self.accept()
         accepted = self.ledger.accept(current, period, self.limits, now_s, self._randomness)
         if isinstance(accepted, Charge):
-            return accepted
+            return accepted, None
         report, bits = accepted
         del accepted
         try:
@@ -367,14 +369,16 @@ class Device:
         return now_s
 
     @without_frames
-    def _delivered(self, charge: Charge) -> Receipt:
+    def _delivered(self, charge: Charge, totals: Totals | None = None) -> Receipt:
         """Send a drawn report until it is acknowledged; one that already is stays here."""
         if charge.state == "refused":
             raise Refused("problem", charge.problem, sent=True)
-        if charge.state != "acknowledged":
-            with suppress(Refused):  # it may have been drawn before there was an invitation
-                self.accept()
-        *spent, ticket = self.ledger.totals(self.address.origin, charge.campaign)
+        if totals is None:
+            if charge.state != "acknowledged":
+                with suppress(Refused):  # it may have been drawn before there was an invitation
+                    self.accept()
+            totals = self.ledger.totals(self.address.origin, charge.campaign)
+        *spent, ticket = totals
         receipt = self._receipt(charge, *spent)
         if receipt.acknowledged:
             return receipt

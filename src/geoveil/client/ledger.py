@@ -11,10 +11,9 @@ from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from geoveil.channel.guarantee import BetweenPositions
 from geoveil.client import ledger_book as tables
 from geoveil.client.budget import Limits, Spent
-from geoveil.client.ledger_book import MIGRATIONS, Charge, Drawn, Period, Round, State
+from geoveil.client.ledger_book import MIGRATIONS, Charge, Drawn, Period, Round, State, Totals
 from geoveil.client.ledger_files import (
     UNREADABLE,
     first_format,
@@ -66,13 +65,10 @@ class Ledger:
         with self._book() as book:
             return tables.total(book, "").epsilon_per_km
 
-    def totals(
-        self, origin: str, campaign: str = ""
-    ) -> tuple[BetweenPositions, BetweenPositions, bytes | None]:
+    def totals(self, origin: str, campaign: str = "") -> Totals:
         """What all reports have cost, and those to the campaigns of one origin; the ticket of one of them."""
         with self._book() as book:
-            ticket = tables.ticket(book, campaign)
-            return tables.total(book, ""), tables.total(book, origin), ticket
+            return tables.totals(book, origin, campaign)
 
     def spent(self, origin: str, now_s: float) -> Spent:
         """What was spent for ever, on this day and in a year around it, and on one operator."""
@@ -157,8 +153,8 @@ class Ledger:
         drawn: Drawn,
         slot: int | None = None,
         ended: Drawn | None = None,
-    ) -> Charge:
-        """Charge a report that was drawn; once this returns, it may be sent.
+    ) -> tuple[Charge, Totals | None]:
+        """Charge a report that was drawn; once this returns, with the sums, it may be sent.
 
         The charge and what was drawn are one commit, and with it the key moves on: nobody can work out
         from the ledger what the report was drawn from. Where another process was quicker, its report
@@ -170,7 +166,7 @@ class Ledger:
                 same = replace(period, number=number)
                 earlier = tables.reported(book, current.campaign, same, current.mechanism)
                 if earlier is not None:
-                    return earlier
+                    return earlier, None
             tables.check(book, current, limits, now_s)
             paid = (current.campaign, current.number, current.mechanism, report)
             to_cell, to_lat, to_lng = (None, None, None) if ended is None else ended
@@ -189,7 +185,7 @@ class Ledger:
             tables.add(book, charge)
             tables.remember(book, current)
             tables.move_on(book, current.campaign, period)
-            return charge
+            return charge, tables.totals(book, charge.origin, charge.campaign)
 
     @without_frames
     def ticket_seed(self, campaign: str, randomness: Randomness = SYSTEM) -> bytes | None:

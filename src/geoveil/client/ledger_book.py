@@ -31,6 +31,8 @@ Again = Literal["never", "day", "round"]
 """When a campaign is reported to again: never, once a day (UTC), once in every round."""
 Drawn = tuple[int, float, float]
 """A report's cell, and the latitude and longitude of its centre in degrees; of a trip, of one end."""
+Totals = tuple[BetweenPositions, BetweenPositions, bytes | None]
+"""What all reports have cost, and those to the campaigns of one origin; the ticket of one of them."""
 
 MIGRATIONS: tuple[tuple[str, ...], ...] = (
     (
@@ -267,6 +269,11 @@ def _on_days(book: sqlite3.Connection, first: int, last: int) -> Fraction:
 def total(book: sqlite3.Connection, origin: str) -> BetweenPositions:
     """What all reports to one operator have cost, or those to all (``""``)."""
     return BetweenPositions.exactly(*_paid(book, origin)[1:])
+
+
+def totals(book: sqlite3.Connection, origin: str, campaign: str) -> Totals:
+    """What was spent, and the ticket that is not."""
+    return total(book, ""), total(book, origin), ticket(book, campaign)
 
 
 def ticket(book: sqlite3.Connection, campaign: str) -> bytes | None:
