@@ -5,8 +5,11 @@ from __future__ import annotations
 import errno
 import json
 import threading
+import time
 import warnings
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -85,6 +88,30 @@ def test_a_calculation_that_the_system_fails_says_so_at_once(closed: InProcess) 
     with pytest.raises(CalculationFailed) as caught:
         closed.service.calculator.answer(60.0, _without_disk)
     assert caught.value.trace.kind == "OSError"
+
+
+def test_questions_that_wait_for_their_turn_keep_no_request_waiting(
+    service: InProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, over = threading.Event(), threading.Event()
+
+    def no(*asked: Any) -> str:
+        begun.set()
+        over.wait(60.0)
+        return "no"
+
+    with ThreadPoolExecutor(2) as threads, ThreadPoolExecutor(3) as operators:
+        monkeypatch.setattr(service.service, "_threads", threads)
+        monkeypatch.setattr(service.service.calculator, "answer", no)
+        question = {name: value for name, value in LYON.items() if name not in ("name", "id")}
+        asked = partial(ask, service, "POST", "/api/advice", json=question)
+        answers = [operators.submit(asked) for _ in range(3)]
+        assert begun.wait(60.0)
+        time.sleep(0.3)
+        status = service.get(CAMPAIGN).status_code
+        over.set()
+        assert {answer.result(60.0).json()["detail"] for answer in answers} == {"no"}
+    assert status == 200
 
 
 def _warning(send: Callable[[Any], None]) -> str:

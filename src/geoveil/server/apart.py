@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import atexit
 import math
 import multiprocessing
@@ -9,8 +10,8 @@ import os
 import signal
 import time
 import warnings
-from collections.abc import Callable, Iterator
-from contextlib import suppress
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, suppress
 from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
@@ -177,8 +178,25 @@ def start_deaf(start: Callable[[], None]) -> None:
             signal.signal(number, before)
 
 
+@asynccontextmanager
+async def in_turn(turns: asyncio.Lock, limit_s: float) -> AsyncIterator[None]:
+    """One after another, each on the event loop until then, where it holds no thread.
+
+    ``Overloaded`` where that takes longer.
+    """
+    try:
+        async with asyncio.timeout(limit_s):
+            await turns.acquire()
+    except TimeoutError:
+        raise Overloaded("others are being answered; try again later") from None
+    try:
+        yield
+    finally:
+        turns.release()
+
+
 class Calculator(ProcessApart):
-    """Answers questions one after another, each within a time; no request waits longer.
+    """Answers questions one after another, each within a time; whoever asks has waited :func:`in_turn`.
 
     Where not ``lasting``, the process ends with each answer, and with it the memory that it took.
     """
@@ -202,17 +220,14 @@ class Calculator(ProcessApart):
         **none: P.kwargs,
     ) -> T:
         """What ``call(send, *arguments)`` returns in the process; ``Overloaded`` where it takes too long."""
-        until_s = time.monotonic() + limit_s
-        if not self._turn.acquire(timeout=limit_s):
-            raise Overloaded("other questions are being worked on; try again later")
-        try:
-            answer: T = next(self.answers(until_s, call, *arguments))
-            return answer
-        except EstimatorLate:
-            raise Overloaded(f"it takes longer than {limit_s:g} s; ask for less") from None
-        except EstimatorLost:
-            raise Overloaded("the calculation was ended; try again later") from None
-        finally:
-            if not self._lasting:
-                self.close()
-            self._turn.release()
+        with self._turn:
+            try:
+                answer: T = next(self.answers(time.monotonic() + limit_s, call, *arguments))
+                return answer
+            except EstimatorLate:
+                raise Overloaded("it takes too long; ask for less") from None
+            except EstimatorLost:
+                raise Overloaded("the calculation was ended; try again later") from None
+            finally:
+                if not self._lasting:
+                    self.close()

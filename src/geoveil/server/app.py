@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -19,7 +19,7 @@ from starlette.types import Receive, Scope, Send
 
 from geoveil.document.wire import ID_PATTERN
 from geoveil.server import problem as problems
-from geoveil.server.apart import Calculator
+from geoveil.server.apart import Calculator, in_turn
 from geoveil.server.campaigns import Campaigns
 from geoveil.server.connections import Places
 from geoveil.server.dashboard import OPERATIONS
@@ -89,6 +89,7 @@ class Service:
         self.writer = GroupWriter(store, most_waiting=settings.queue_limit)
         self.worker = Worker(self.campaigns, event=self._log_work, fault=self._log_fault)
         self.calculator = Calculator()
+        self._questions = asyncio.Lock()
         self.files = Files()
         self.reader_asks = asyncio.Lock()
         self.district_answers: dict[tuple[str, tuple[int, ...], str], Regions | None] = {}
@@ -160,6 +161,21 @@ class Service:
         self._waiting += 1
         future.add_done_callback(self._count_answer)
         return await asyncio.shield(future)
+
+    async def calculated(
+        self,
+        limit_s: float,
+        call: Callable[Concatenate[Callable[[Any], None], P], T],
+        *arguments: P.args,
+        **none: P.kwargs,
+    ) -> T:
+        """What ``call(send, *arguments)`` returns in a process apart; ``Overloaded`` where that takes longer,
+        turns of others included."""
+        until_s = time.monotonic() + limit_s
+        async with in_turn(self._questions, limit_s):
+            left_s = until_s - time.monotonic()
+            ask = partial(self.calculator.answer, left_s, call, *arguments, **none)
+            return await self.working(ask)
 
     def _count_answer(self, future: asyncio.Future[Any]) -> None:
         self._waiting -= 1

@@ -154,7 +154,7 @@ async def advice(service: Service, request: Request) -> Response:
         question.problems()
         question.check_not_over(service.campaigns.clock())
         question.space  # noqa: B018 — raises where the mask is none
-    outcome = await service.working(service.calculator.answer, ADVICE_S, advise, question)
+    outcome = await service.calculated(ADVICE_S, advise, question)
     if isinstance(outcome, str):
         raise Problem("invalid-campaign", outcome)
     return answer(outcome)

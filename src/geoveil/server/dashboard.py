@@ -23,7 +23,7 @@ from geoveil.errors import GeoveilError
 from geoveil.estimate.bars import ErrorBars
 from geoveil.estimate.regions import RegionShares, members_of
 from geoveil.server import openapi as api
-from geoveil.server.apart import CalculationFailed
+from geoveil.server.apart import CalculationFailed, in_turn
 from geoveil.server.campaign_advice import OPERATIONS
 from geoveil.server.campaigns import VERSION_1, Campaigns
 from geoveil.server.conclusion import LEVEL, read_body, round_of
@@ -140,7 +140,7 @@ async def districts_of_map(service: Service, request: Request) -> Response:
     backdrop = await service.blocking(service.store.backdrop, campaign)
     estimate = tuple((state["estimate"] or {}).values())
     key = (campaign, estimate, await service.working(_hash, backdrop or b""))
-    async with service.reader_asks:
+    async with in_turn(service.reader_asks, READER_S):
         if backdrop is not None and key not in service.district_answers:
             areas = await service.working(districts_of, backdrop)
             shares = await _shares(service, campaign, None, areas, READER_S) if areas else None
@@ -166,9 +166,8 @@ async def _shares(
     service: Service, campaign: str, number: int | None, outlines: list[Outline], limit_s: float
 ) -> api.Regions:
     evidence = await service.blocking(evidence_of, service.campaigns, campaign, number)
-    ask = service.calculator.answer
     try:
-        outcome = await service.working(ask, limit_s, regions_of, evidence, outlines)
+        outcome = await service.calculated(limit_s, regions_of, evidence, outlines)
     except CalculationFailed as error:
         service.log.fault("regions failed", error)
         raise Problem("not-offered", "the interval of a region could not be worked out") from None

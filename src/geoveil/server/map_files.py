@@ -16,13 +16,12 @@ import numpy as np
 from geoveil import __version__
 from geoveil.document.canonical import canonical_bytes
 from geoveil.errors import MissingExtra, number_of
-from geoveil.server.apart import Calculator
+from geoveil.server.apart import Calculator, in_turn
 from geoveil.server.conclusion import VERSION, read_body
 from geoveil.server.connections import MOST_UNREAD_BYTES, MOST_UNREAD_BYTES_A_NETWORK
 from geoveil.server.maps_by_slot import read_maps
 from geoveil.server.problem import Problem
 from geoveil.space import Grid, space_from_dict
-from geoveil.store import Overloaded
 from geoveil.table.district_tables import FlowTable, put_flows
 from geoveil.table.reader import Format
 from geoveil.table.results import Result, put_by_slot, put_result, result_from_dict
@@ -143,18 +142,10 @@ class Files:
     ) -> _File:
         """The file with this ETag; ``Overloaded`` where others have to wait for theirs too long."""
         if tag not in self._files:
-            turn = self._texts if text else self._tables
-            try:
-                async with asyncio.timeout(FILE_S):
-                    await turn.acquire()
-            except TimeoutError:
-                raise Overloaded("other files are being made; try again later") from None
-            try:
+            async with in_turn(self._texts if text else self._tables, FILE_S):
                 if tag not in self._files:
                     file = await service.working(_new_file, render, read, number, self.apart)
                     return self._remember(file)
-            finally:
-                turn.release()
         self._files.move_to_end(tag)
         return self._files[tag]
 
