@@ -1,4 +1,4 @@
-"""Files that appear whole: written beside their name, and renamed when all is there."""
+"""Files that appear whole: written beside their name, and renamed when all is there; and pipes."""
 
 from __future__ import annotations
 
@@ -14,6 +14,9 @@ from typing import IO
 
 from geoveil.errors import InvalidInput
 
+PIPE = "-"
+"""The name that stands for standard input or standard output."""
+
 _FULL = (errno.ENOSPC, errno.EFBIG, errno.EDQUOT)
 _BINARY = getattr(os, "O_BINARY", 0)  # Windows would change line ends
 
@@ -25,12 +28,25 @@ def file_name(path: object) -> str:
     return str(path)
 
 
+def standard_input() -> IO[bytes]:
+    """The bytes that come in, which stay open; an error where nothing can."""
+    if sys.stdin is None:
+        raise InvalidInput("standard input must be open to read from it; it is closed")
+    return sys.stdin.buffer
+
+
 @contextmanager
 def replaced_file(path: str | Path) -> Iterator[IO[bytes]]:
     """A file written under a passing name beside its own, renamed when the block ends well.
 
-    A file that was there before leaves its permissions to the new one.
+    ``-`` is standard output. A file that was there before leaves its permissions to the new one.
     """
+    if path == PIPE:
+        if sys.stdout is None:
+            raise InvalidInput("standard output must be open to write to it; it is closed")
+        yield sys.stdout.buffer
+        sys.stdout.buffer.flush()
+        return
     target = Path(file_name(path)).resolve()
     mode = target.stat().st_mode if target.exists() else None
     if mode is not None and not stat.S_ISREG(mode):

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import re
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -437,3 +439,37 @@ def test_a_document_for_longer_than_the_calendar_is_audited(tmp_path: Path) -> N
     result = audit(tmp_path / "far.json", *DRAWS)
     assert result.exit_code == 0, result.output
     assert "for longer than the year 9999" in " ".join(result.stdout.split())
+
+
+def test_a_document_can_come_from_a_pipe(sound: Path, tmp_path: Path) -> None:
+    data = sound.read_bytes()
+    result = CliRunner().invoke(program, ["audit", "-", *DRAWS], input=data)
+    assert result.exit_code == 0, result.output
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    threading.Thread(target=pipe.write_bytes, args=(data,), daemon=True).start()
+    assert audit(pipe, *DRAWS).exit_code == 0
+    wrong = CliRunner().invoke(program, ["audit", "-"], input=b"{}")
+    assert wrong.exit_code == 2
+    assert "standard input: a mechanism document must say" in wrong.stderr
+
+
+def test_a_mechanism_can_go_to_a_pipe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_result("prior.csv", Shares(GRID, np.full(GRID.size, 1 / GRID.size)))
+    promise = ["--epsilon-per-km", "2", "--between", "cells"]
+    made = CliRunner().invoke(program, ["design", "--prior", "prior.csv", *promise, "-o", "-"])
+    assert made.exit_code == 0, made.stderr
+    assert re.search("saved +standard output", made.stderr)
+    Path("places.csv").write_text("lat,lng\n48.85,2.35\n")
+    drawn = ["obfuscate", "places.csv", "-o", "noisy.csv", "--save-mechanism", "-"]
+    box = ["--epsilon-per-km", "2", "--box", "48.84,2.34,48.86,2.36"]
+    noisy = CliRunner().invoke(program, [*drawn, *box])
+    for data in (made.stdout_bytes, noisy.stdout_bytes):
+        result = CliRunner().invoke(program, ["audit", "-", *DRAWS], input=data)
+        assert result.exit_code == 0, result.output
+    assert not Path("-").exists()
+    drawn[3] = "-"
+    both = CliRunner().invoke(program, [*drawn, *box])
+    assert both.exit_code == 2
+    assert "only one output can go to a pipe" in both.stderr

@@ -153,7 +153,7 @@ def test_a_document_that_claims_less_than_its_law_loses_is_refused(
         gv.load_mechanism(path)
     assert "ε = 0.01" in str(refused.value)
     assert truth.found in str(refused.value)
-    mechanism, claim = load_mechanism_and_claim(path)
+    mechanism, claim, _ = load_mechanism_and_claim(path)
     assert 0.01 in (getattr(claim, "epsilon", None), getattr(claim, "epsilon_per_km", None))
     found = gv.certify(mechanism, claim=claim)
     assert not found.holds
@@ -207,7 +207,7 @@ def test_a_published_document_can_be_audited_though_nobody_believes_it() -> None
     values = publish(design, campaign="paris", round=1, **times).to_dict() | {"epsilon_per_km": 0.5}
     with pytest.raises(InvalidFile, match="do not keep the promise"):
         mechanism_from_dict(values)
-    mechanism, claim = mechanism_and_claim(values)
+    mechanism, claim, _ = mechanism_and_claim(values)
     assert claim == gv.BetweenPositions(0.5, design.guarantee.slack)  # type: ignore[union-attr]
     assert not gv.certify(mechanism, claim=claim).holds
     made = {"step": design.step, "rim": design.rim, "promise": claim}

@@ -12,7 +12,6 @@ from rich.markup import escape
 import geoveil as gv
 from geoveil.arrays import FloatArray, uniform
 from geoveil.channel.certificate import promising
-from geoveil.channel.guarantee import Guarantee
 from geoveil.channel.words import rounded_down
 from geoveil.cli import choice, prior_file
 from geoveil.cli.console import Console, Screen, two_columns
@@ -20,7 +19,7 @@ from geoveil.cli.options import machine_options
 from geoveil.client.network import Address, Network, Unreachable
 from geoveil.client.refusal import REASONS, Refused
 from geoveil.document.canonical import json_number
-from geoveil.document.saved import load_mechanism_and_claim, load_published
+from geoveil.document.saved import Claimed, load_mechanism_and_claim
 from geoveil.document.wire import LARGEST_ANSWER, MechanismDocument, RefusedDocument
 from geoveil.errors import InvalidFile, InvalidInput, TooLarge, Unsupported
 from geoveil.space import Space
@@ -54,8 +53,8 @@ def command(
     """Check a mechanism document, or the one that a campaign's LINK publishes now; where there are several
     promises to choose from, that of the strongest.
 
-    Looks at its exact loss, its structure and its sampler. A published document is shown with its
-    fingerprint, to compare with what others see, and certified from its whole numbers as a device does.
+    - is a pipe. Looks at its exact loss, its structure and its sampler. A published document is shown with
+    its fingerprint, to compare with what others see, and certified from its whole numbers as a device does.
 
     Shows also what it costs: the mean distance, and with --gain how far fake reports reach (the
     manipulation gain of 1 % fakes among 100,000 reports, up to 2,048 cells).
@@ -66,14 +65,9 @@ def command(
     """
     console = Console(machine=machine)
     with console.progress("auditing") as progress:
-        levels = _fetched(document) if "://" in document else _from_file(document)
+        read = _fetched if "://" in document else _from_file
+        mechanism, claim, levels = read(document)
         published = levels[0] if levels else None
-        mechanism: gv.Channel | gv.ContinuousLaplace
-        claim: Guarantee | None
-        if published is None:
-            mechanism, claim = load_mechanism_and_claim(document)
-        else:
-            mechanism, claim = published.channel(None), published.promise
         if not isinstance(mechanism, gv.Channel):
             raise Unsupported(
                 f"{document} must be a mechanism on cells; {mechanism!r} has no table"
@@ -137,7 +131,7 @@ _STATUS = {
 }
 
 
-def _fetched(link: str) -> tuple[MechanismDocument, ...]:
+def _fetched(link: str) -> Claimed:
     """What a campaign's link publishes now: the strongest promise first."""
     shown = "the link" if "@" in link else link  # a password may stand there
     try:
@@ -163,18 +157,18 @@ def _fetched(link: str) -> tuple[MechanismDocument, ...]:
             f"{shown} must answer with a mechanism document, not with {answer.status}; {why}"
         )
     try:
-        return MechanismDocument.read_levels(answer.body, certified=True)
+        return Claimed.of_levels(MechanismDocument.read_levels(answer.body, certified=True))
     except RefusedDocument as problem:
         raise InvalidFile(f"{shown}: {problem}") from None
 
 
-def _from_file(document: str) -> tuple[MechanismDocument, ...]:
-    """What a collector published, where the file is that."""
+def _from_file(document: str) -> Claimed:
+    """What the file claims."""
     if "/c/" in document and not Path(document).exists():
         raise InvalidFile(
             f"{document} must be a file, or a campaign's link that begins with https://, such as {_LINK}"
         )
-    return load_published(document)
+    return load_mechanism_and_claim(document)
 
 
 def _published_in_words(document: MechanismDocument, levels: int) -> str:

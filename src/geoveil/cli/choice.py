@@ -83,7 +83,7 @@ class MechanismChoice:
     def is_document(self) -> bool:
         """Whether the name is that of a file."""
         return self.name not in MECHANISMS and (
-            self.name.endswith(".json") or Path(self.name).is_file()
+            self.name.endswith(".json") or Path(self.name).exists()
         )
 
     @property

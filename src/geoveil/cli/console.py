@@ -20,7 +20,7 @@ from rich.table import Table
 from rich.text import Text
 
 import geoveil as gv
-from geoveil.table.reader import PIPE
+from geoveil.files import PIPE
 
 if TYPE_CHECKING:  # what this module loads, every command loads
     from geoveil.space.outside import OutsideCount
@@ -207,4 +207,4 @@ def columns_of_numbers(
 
 def in_words(path: str | None) -> str:
     """Where data goes, as a person says it."""
-    return "standard output" if path == PIPE else str(path)
+    return "standard output" if path == PIPE else path or ""

@@ -14,7 +14,7 @@ from geoveil.campaign.positional_design import DesignedPositional
 from geoveil.cli import options as shared
 from geoveil.cli import prior_file
 from geoveil.cli.choice import describe, distance_in_words, promise_in_words
-from geoveil.cli.console import Console, Screen, columns_of_numbers
+from geoveil.cli.console import Console, Screen, columns_of_numbers, in_words
 from geoveil.document.canonical import json_number
 from geoveil.errors import InvalidInput, TooLarge, number_of
 from geoveil.optimal.optimal_mechanism import OptimalMechanism
@@ -76,8 +76,8 @@ def command(
     geoveil design --prior estimate.geojson --epsilon-per-km 2 --optimal -o mechanism.json
     geoveil design --prior census.csv --column population --epsilon-per-km 2 -o mechanism.json
     """
-    console = Console(machine=machine)
     output, plot, promise = options["output"], options["plot"], options["epsilon_per_km"]
+    console = Console(machine=machine, output=output)
     mean_km = options["mean_distance_km"]
     _check(prior.source, area.within, optimal, advice, output, plot, promise, mean_km)
     with console.progress("reading the prior") as progress:
@@ -159,7 +159,7 @@ def _tell_optimum(
         "solved": f"{solved.stopped}, {number_of(solved.steps, 'step')}, "
         f"{number_of(solved.pairs, 'pair')} of cells",
         "spanner": "" if solved.stretch == 1 else stretched,
-        "saved": output,
+        "saved": in_words(output),
     }
     console.result(values, lines)
 
@@ -196,7 +196,7 @@ def _tell_design(
     else:
         values |= {"slack": designed.slack, "rim_reports": rim_reports(designed)}
         lines["certified"] += ", a bound over all positions"
-    lines["saved"] = output
+    lines["saved"] = in_words(output)
     console.result(values | describe(designed), lines)
 
 
@@ -281,7 +281,7 @@ def hexagons(limits: str, resolution: int, output: str, machine: bool) -> None:
     area = cells.cell_km**2
     values = {"written": output, "hexagons": cells.size, "area_km2": area, "box": box}
     lines = {
-        "written": output,
+        "written": in_words(output),
         "hexagons": f"{cells.size:,} of {area:.3g} km² on average",
         "box": ", ".join(map(str, box)),
     }

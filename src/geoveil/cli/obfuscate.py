@@ -15,8 +15,9 @@ from geoveil.cli.console import Console, ProgressBar, in_words
 from geoveil.document.saved import AnyMechanism, mechanism_to_dict
 from geoveil.engine.part_reports import obfuscate_file, tally_file
 from geoveil.errors import Unsupported, number_of
+from geoveil.files import PIPE
 from geoveil.table import obfuscation, persons, tallies, trip_rows, writer
-from geoveil.table.reader import PIPE, format_of, is_pipe
+from geoveil.table.reader import format_of, is_pipe
 from geoveil.trips.pairs import TripTally
 
 _ON_THE_MAP = (
@@ -79,7 +80,7 @@ class Request:
 
     def tell(
         self, console: Console, summary: obfuscation.TableSummary, mechanism: AnyMechanism, reports: str,
-        first: dict[str, str], last: dict[str, str | None],
+        first: dict[str, str], last: dict[str, str],
     ) -> None:  # fmt: skip
         """What happened to the rows, what is promised, what a person has spent.
 
@@ -159,7 +160,9 @@ def command(
             raise click.UsageError("--engine spark must write a file, not a pipe")
     if save_mechanism is not None:
         request.check_target(save_mechanism, output)
-    console = Console(machine=machine, output=output)
+        if save_mechanism == output == PIPE:
+            raise click.UsageError("only one output can go to a pipe; name a file for the other")
+    console = Console(machine=machine, output=PIPE if save_mechanism == PIPE else output)
     console.randomness(request.seed)  # for its warning: each batch has a source of its own
     with console.progress("building the mechanism") as progress:
         built = request.build(console, progress)
@@ -189,7 +192,7 @@ def command(
     if save_mechanism is not None:
         gv.save_mechanism(built, save_mechanism)
     words = f"{summary.reports:,} from {number_of(summary.rows_read, 'row')}, in {in_words(output)}"
-    last, what = {"saved": save_mechanism}, "reports" if rows.trips is None else "trips"
+    last, what = {"saved": in_words(save_mechanism)}, "reports" if rows.trips is None else "trips"
     request.tell(console, summary, built, f"{what}_written", {what: words}, last)
 
 

@@ -17,13 +17,14 @@ from geoveil.channel.words import rounded_up
 from geoveil.cli import options as shared
 from geoveil.cli.console import Console, ProgressBar, in_words
 from geoveil.errors import InvalidInput, TooLarge, number_of
+from geoveil.files import PIPE
 from geoveil.measure import mean_distance_km
 from geoveil.plot import curves
 from geoveil.release import GeometricCounting, MergedPlaces, SimpleCounting
 from geoveil.release.comparator import CurvePoint, comparator_leakage
 from geoveil.release.counts import MOST_PEOPLE, checked_counts
 from geoveil.table import count_table, writer
-from geoveil.table.reader import PIPE, Format, format_of
+from geoveil.table.reader import Format, format_of
 
 _SHOWN = 5
 _UNLIKELY = 1e-6

@@ -19,13 +19,14 @@ from geoveil.cli.obfuscate import spend_values
 from geoveil.demo.city import simulated_city
 from geoveil.engine.engines import Engine
 from geoveil.engine.file_crowd import FileCrowd
+from geoveil.files import PIPE
 from geoveil.measure import check_transport
 from geoveil.plot import curves
 from geoveil.plot.maps import Panel, save_maps
 from geoveil.position.positional import Placed
 from geoveil.space import OutsideCount
 from geoveil.table.persons import Spend
-from geoveil.table.reader import PIPE, is_pipe
+from geoveil.table.reader import is_pipe
 
 
 class People(NamedTuple):

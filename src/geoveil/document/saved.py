@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from geoveil.channel.certificate import check_claim, promising
 from geoveil.channel.channel import Channel
@@ -19,7 +20,7 @@ from geoveil.channel.guarantee import (
 from geoveil.document.canonical import canonical_bytes, file_json
 from geoveil.document.wire import KIND, LEVELS, MechanismDocument
 from geoveil.errors import GeoveilError, InvalidFile, InvalidInput, Unsupported
-from geoveil.files import file_name, replaced_file
+from geoveil.files import PIPE, file_name, replaced_file, standard_input
 from geoveil.mechanism import MECHANISMS
 from geoveil.mechanism.mechanism import Mechanism
 from geoveil.mechanism.planar import ContinuousLaplace
@@ -47,6 +48,20 @@ _ENTRIES: dict[str, tuple[str, ...]] = {
 
 AnyMechanism = Channel | ContinuousLaplace
 _Read = TypeVar("_Read")
+
+
+class Claimed(NamedTuple):
+    """A mechanism and what its document claims, believed or not: ``certify`` says whether it holds."""
+
+    mechanism: AnyMechanism
+    claim: Guarantee | None
+    published: tuple[MechanismDocument, ...] = ()
+    """All levels of a round, the strongest promise first, where a collector published them."""
+
+    @classmethod
+    def of_levels(cls, levels: tuple[MechanismDocument, ...]) -> Claimed:
+        """The strongest promise of a round."""
+        return cls(levels[0].channel(None), levels[0].promise, levels)
 
 
 def mechanism_to_dict(mechanism: AnyMechanism) -> dict[str, Any]:
@@ -95,12 +110,13 @@ def mechanism_from_dict(values: object) -> AnyMechanism:
     return _read(values, believed=True)[0]
 
 
-def mechanism_and_claim(values: object) -> tuple[AnyMechanism, Guarantee | None]:
-    """A mechanism and what its document claims, believed or not: ``certify`` says whether it holds."""
-    if not isinstance(values, Mapping) or values.get("kind") != KIND:
-        return _read(values, believed=False)
-    published = MechanismDocument.read(values, certified=True)  # sound but for its promise
-    return published.channel(None), published.promise
+def mechanism_and_claim(values: object) -> Claimed:
+    """What a document claims; where a collector published it, all is sound but the promise."""
+    if isinstance(values, Mapping) and values.get("kind") == LEVELS:
+        return Claimed.of_levels(MechanismDocument.of_levels(values, certified=True))
+    if isinstance(values, Mapping) and values.get("kind") == KIND:
+        return Claimed.of_levels((MechanismDocument.read(values, certified=True),))
+    return Claimed(*_read(values, believed=False))
 
 
 def _read(values: object, *, believed: bool) -> tuple[AnyMechanism, Guarantee | None]:
@@ -209,7 +225,10 @@ def _claimed(values: Any) -> Guarantee | None:
 
 
 def save_mechanism(mechanism: AnyMechanism, path: str | Path) -> None:
-    """Write the mechanism's document; beside its name first, so that a failure leaves the old one."""
+    """Write the mechanism's document; beside its name first, so that a failure leaves the old one.
+
+    ``-`` is standard output, and standard input where documents are read.
+    """
     data = canonical_bytes(mechanism_to_dict(mechanism)) + b"\n"
     with replaced_file(path) as handle:
         handle.write(data)
@@ -220,37 +239,23 @@ def load_mechanism(path: str | Path) -> AnyMechanism:
     return _loaded(path, mechanism_from_dict)
 
 
-def load_mechanism_and_claim(path: str | Path) -> tuple[AnyMechanism, Guarantee | None]:
-    """Read a mechanism's document and its claim, believed or not, for an audit."""
+def load_mechanism_and_claim(path: str | Path) -> Claimed:
+    """Read a document and its claim, believed or not, for an audit."""
     return _loaded(path, mechanism_and_claim)
 
 
-def load_published(path: str | Path) -> tuple[MechanismDocument, ...]:
-    """What a collector published, from a file: all levels of a round, their promises not yet checked.
-
-    Empty for anything else.
-    """
-
-    def read(values: object) -> tuple[MechanismDocument, ...]:
-        if not isinstance(values, Mapping) or values.get("kind") not in (KIND, LEVELS):
-            return ()
-        if values["kind"] == LEVELS:
-            return MechanismDocument.of_levels(values, certified=True)
-        return (MechanismDocument.read(values, certified=True),)
-
-    return _loaded(path, read)
-
-
 def _loaded(path: str | Path, read: Callable[[object], _Read]) -> _Read:
-    with Path(file_name(path)).open("rb") as handle:
+    name = file_name(path)
+    with nullcontext(standard_input()) if name == PIPE else Path(name).open("rb") as handle:
         content = handle.read(LARGEST_FILE + 1)
+    name = "standard input" if name == PIPE else name
     if len(content) > LARGEST_FILE:
-        raise InvalidFile(f"{path} must be a mechanism document, of at most {LARGEST_FILE:,} bytes")
-    words = f"{path} must be a JSON mechanism document in UTF-8 that names no entry twice"
+        raise InvalidFile(f"{name} must be a mechanism document, of at most {LARGEST_FILE:,} bytes")
+    words = f"{name} must be a JSON mechanism document in UTF-8 that names no entry twice"
     values = file_json(content, words, doubles=True)
     try:
         return read(values)
     except RecursionError:
-        raise InvalidFile(f"{path} must not have that many mechanisms in one another") from None
+        raise InvalidFile(f"{name} must not have that many mechanisms in one another") from None
     except GeoveilError as problem:
-        raise InvalidFile(f"{path}: {problem}") from None
+        raise InvalidFile(f"{name}: {problem}") from None

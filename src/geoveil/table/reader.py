@@ -6,7 +6,6 @@ import gzip
 import io
 import os
 import re
-import sys
 import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
@@ -18,13 +17,10 @@ from typing import TYPE_CHECKING, Any, cast
 
 from geoveil.document.canonical import file_json
 from geoveil.errors import InvalidFile, InvalidInput, require
-from geoveil.files import file_name
+from geoveil.files import PIPE, file_name, standard_input
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-PIPE = "-"
-"""The name that stands for standard input or standard output."""
 
 DOCUMENT = "geoveil"
 """Where a table carries what it says about itself (the mechanism of its reports, the space of its
@@ -115,9 +111,7 @@ class Source:
     def __init__(self, path: str | Path) -> None:
         self.path = file_name(path)
         self.name = "standard input" if self.path == PIPE else self.path
-        if self.path == PIPE and sys.stdin is None:
-            raise InvalidInput("standard input must be open to read from it; it is closed")
-        raw = sys.stdin.buffer if self.path == PIPE else Path(path).open("rb")  # noqa: SIM115 (see close)
+        raw = standard_input() if self.path == PIPE else Path(path).open("rb")  # noqa: SIM115 (see close)
         self._raw = cast(io.BufferedReader, raw)
         try:  # the length of a regular file; ``None`` where there is no knowing it
             size = os.fstat(raw.fileno()).st_size

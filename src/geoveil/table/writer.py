@@ -9,7 +9,6 @@ import math
 import os
 import re
 import struct
-import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -21,9 +20,9 @@ import numpy as np
 
 from geoveil.document.canonical import canonical_bytes
 from geoveil.errors import InvalidInput
-from geoveil.files import replaced_file
+from geoveil.files import PIPE, replaced_file
 from geoveil.table.columns import arrow_numbers, arrow_texts, python_values
-from geoveil.table.reader import DOCUMENT, PIPE, Format, format_of
+from geoveil.table.reader import DOCUMENT, Format, format_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -111,12 +110,6 @@ def check_target(target: str, *others: str | None) -> None:
 @contextmanager
 def binary_sink(path: str) -> Iterator[IO[bytes]]:
     """Bytes to write to: a file that appears whole, packed by its ending, or standard output for ``-``."""
-    if path == PIPE:
-        if sys.stdout is None:
-            raise InvalidInput("standard output must be open to write to it; it is closed")
-        yield sys.stdout.buffer
-        sys.stdout.buffer.flush()
-        return
     with replaced_file(path) as handle:
         if path.lower().endswith(".zst"):
             import pyarrow as pa
