@@ -80,6 +80,18 @@ def test_the_likelihood_never_falls_and_the_simplex_is_never_left(
         last = float(point.log_likelihood)
 
 
+def test_a_leap_brings_nobody_back_to_where_nobody_can_be() -> None:
+    generator = np.random.default_rng(242)
+    matrix = generator.dirichlet(np.full(6, 0.5), size=8)
+    matrix[:3] = np.repeat([[1, 0, 0, 0, 0, 0], [0.5, 0.5, 0, 0, 0, 0]], [2, 1], axis=0)
+    counts = np.r_[0, 0, generator.integers(1, 100, 4)]  # what the first three report never came
+    ascent = maximise(
+        DenseOperator(matrix), counts, stop=CertifiedWithin(1e-6), accelerate=Squarem()
+    )
+    assert not ascent.distribution[:3].any()
+    assert ascent.certificate <= 1e-6
+
+
 @settings(max_examples=15)
 @given(problems(), st.integers(0, 30))
 def test_the_certificate_bounds_what_is_missing(

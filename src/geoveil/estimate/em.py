@@ -128,8 +128,9 @@ class Squarem:
     """Squared extrapolation of expectation–maximisation, for spaces too large for a matrix.
 
     Law: θ₁, θ₂ are the next two plain steps, r = θ₁ − θ₀, v = θ₂ − θ₁ − r, α = ‖r‖/‖v‖ ≥ 1, and
-    θ' = θ₀ + 2αr + α²v, kept at or above ``floor``·θ₂ so that it stays inside the simplex. Where
-    f(θ') < f(θ₂) the step is θ₂ itself, so f never falls.
+    θ' = θ₀ + 2αr + α²v, kept at or above ``floor``·θ₂ so that it stays inside the simplex, and
+    at zero where θ₂ is: no leap brings back what cannot be. Where f(θ') < f(θ₂) the step is θ₂ itself, so
+    f never falls.
     Cost: three pushes and three pulls per step.
     Reference: Varadhan & Roland, Scandinavian Journal of Statistics 35 (2008), scheme S3.
 
@@ -161,7 +162,8 @@ class Squarem:
         # α
         stride = max(1.0, float(xp.sum(change * change)) ** 0.5 / length) if length > 0 else 1.0
         leap = first.theta + 2 * stride * change + stride**2 * bend
-        theta = xp.maximum(leap, self.floor * twice.theta)
+        inside = xp.maximum(leap, self.floor * twice.theta)
+        theta = xp.where(twice.theta > 0, inside, twice.theta)
         return theta / xp.sum(theta)
 
 
