@@ -25,7 +25,7 @@ from client.world import (
     refused,
 )
 from geoveil.channel.guarantee import BetweenPositions
-from geoveil.client import Device, Ledger, Patience, Unacknowledged
+from geoveil.client import Device, Ledger, Patience, Refused, Unacknowledged
 from geoveil.client import collector as module
 from geoveil.client.ledger_book import Period
 from geoveil.client.network import Answer
@@ -405,12 +405,13 @@ def test_flush_goes_on_after_a_refusal(path: Path) -> None:
     assert [charge.state for charge in it.history()] == ["refused", "acknowledged"]
 
 
-STRANGE = {
+STRANGE: dict[str, Answer | Exception] = {
     "another id": Answer(200, "application/json", 0.0, b'{"id":"00","status":"counted"}'),
     "not JSON": Answer(200, "text/html", 0.0, b"<html>Log in</html>"),
     "nested": Answer(200, "application/json", 0.0, b"[" * 50_000),
     "a redirect": Answer(307, "text/html", 0.0, b""),
     "forbidden by a proxy": Answer(403, "text/html", 0.0, b"no"),
+    "too long": Refused("answer", "size"),
     "a problem of somebody else": Answer(
         404, "application/problem+json", 0.0, b'{"type":"https://elsewhere.example/x"}'
     ),
@@ -427,8 +428,9 @@ STRANGE = {
 def test_a_strange_answer_settles_nothing(name: str, path: Path) -> None:
     collector = Collector(faults=[STRANGE[name]])
     it = device(collector, path)
-    with pytest.raises(Unacknowledged):
+    with pytest.raises(Unacknowledged) as caught:
         it.report(**PLACE)
+    assert "not reported" not in str(caught.value)  # it may have been
     assert len(it.flush()) == 1
 
 

@@ -242,7 +242,7 @@ class Collector:
                 post = partial(post, ticket=as_text(ticket))
             answer = self._patience.answer(post)
         except Refused as refused:  # of the connection, not of the report
-            return str(refused), ""
+            return str(refused).removeprefix("not reported: "), ""
         if answer is None:
             return "the collector did not answer", ""
         if answer.status == 200 and _json(answer) == {"id": charge.report, "status": "counted"}:

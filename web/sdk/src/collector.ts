@@ -4,7 +4,7 @@ import { type Bytes, isObject, type Json, strictJson } from "./canonical.ts";
 import { CAMPAIGN, LARGEST_ANSWER, MechanismDocument, type Promised } from "./document.ts";
 import { Exact } from "./exact.ts";
 import type { Charge } from "./ledger.ts";
-import { InvalidInput, Refused, RefusedDocument } from "./refusal.ts";
+import { InvalidInput, REASONS, Refused, RefusedDocument } from "./refusal.ts";
 import { type Slots, slotAt } from "./slots.ts";
 
 /** No IPv4 address in the form of IPv6, which would be a second name of one host. */
@@ -260,7 +260,7 @@ export class Collector {
       const post = () => this.transport.post(`${this.address.campaignUrl}/reports`, body, ANSWER_BYTES, signal, ticket);
       answer = await patiently(post, this.patience, signal);
     } catch (refused) {
-      if (refused instanceof Refused) return { why: refused.message }; // of the connection, not of the report
+      if (refused instanceof Refused) return { why: REASONS[refused.reason] }; // of the connection, not of the report
       throw refused;
     }
     if (!answer) return { why: signal?.aborted ? "it was cancelled" : "the collector did not answer" };
