@@ -41,7 +41,7 @@ def replaced_file(path: str | Path) -> Iterator[IO[bytes]]:
 
     ``-`` is standard output. A file that was there before leaves its permissions to the new one.
     """
-    if path == PIPE:
+    if file_name(path) == PIPE:
         if sys.stdout is None:
             raise InvalidInput("standard output must be open to write to it; it is closed")
         yield sys.stdout.buffer
