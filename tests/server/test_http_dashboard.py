@@ -332,6 +332,13 @@ NO_REGIONS: list[Any] = [
     {"type": "Feature", "geometry": FIELD, "properties": {"name": 7}},
     {"type": ["Polygon"], "coordinates": []},
     {"type": "GeometryCollection", "geometries": [FIELD] * 201},
+    {"type": "GeometryCollection", "geometries": [FIELD, {"type": "Point", "coordinates": [0, 0]}]},
+    {
+        "type": "FeatureCollection",  # an answer without the first would be taken for its
+        "features": [
+            {"type": "Feature", "geometry": shape, "properties": {}} for shape in (None, FIELD)
+        ],
+    },
     {
         "type": "Polygon",
         "coordinates": [[[4.8, 45.7], [4.9, 45.8], [4.9, 45.7], [4.8, 45.8], [4.8, 45.7]]],

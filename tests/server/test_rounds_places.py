@@ -251,6 +251,10 @@ def test_points_are_read_in_their_order() -> None:
         (json.dumps({"type": "GeometryCollection", "geometries": [
             {"type": "LineString", "coordinates": [HERE, THERE]},
             {"type": "Point", "coordinates": HERE}]}).encode(), "points only, or areas only"),
+        (json.dumps({"type": "FeatureCollection", "features": [
+            {"type": "Feature", "geometry": None, "properties": {}},
+            {"type": "Feature", "geometry": {"type": "MultiPoint", "coordinates": [HERE, THERE]}}]}).encode(),
+         "all with a shape"),
         (json.dumps({"type": "MultiPoint", "coordinates": []}).encode(), "at least 2"),
     ],
 )  # fmt: skip

@@ -64,15 +64,20 @@ class Shape(NamedTuple):
     properties: Mapping[str, Any]
 
 
-def read_shapes(body: bytes) -> list[Shape]:
+def read_shapes(body: bytes, *, every: bool = False) -> list[Shape]:
     """Lines and areas of a GeoJSON text; raises ``malformed-body`` or ``invalid-geojson``.
 
-    Points are left out, heights too. Degrees must be degrees.
+    Points and features without a shape are left out, or refused where ``every`` feature must be one; heights
+    are left out. Degrees must be degrees.
     """
     shapes: list[Shape] = []
     positions = 0
     for geometry, properties in _geometries(body):
-        if geometry.get("type") in _POINTS:
+        if not geometry or geometry.get("type") in _POINTS:
+            if every:
+                raise _invalid(
+                    "every feature must have a shape that is a Polygon or a MultiPolygon"
+                )
             continue
         positions += _positions(geometry)
         if len(shapes) >= _MOST_SHAPES or positions > _MOST_POSITIONS:
@@ -91,12 +96,9 @@ def _invalid(detail: str) -> Problem:
 
 
 def _geometries(body: bytes) -> list[Feature]:
-    """Every geometry of a GeoJSON text, all parts checked; ``malformed-body`` or ``invalid-geojson``.
-
-    Features without one are left out.
-    """
+    """Every geometry of a GeoJSON text, all parts checked; ``malformed-body`` or ``invalid-geojson``."""
     try:
-        return [feature for feature in geometries(decode(_ANY, body)) if feature[0]]
+        return list(geometries(decode(_ANY, body)))
     except InvalidInput as problem:
         raise _invalid(str(problem)) from None
 
@@ -182,8 +184,9 @@ def _region(shape: Shape, number: int) -> Outline:
 
 
 def read_regions(body: bytes) -> list[Outline]:
-    """The areas of a GeoJSON text with their names, at most 200; lines are refused."""
-    regions = [_region(shape, number) for number, shape in enumerate(read_shapes(body), start=1)]
+    """The areas of a GeoJSON text with their names, at most 200; answers to them stand in their order."""
+    shapes = read_shapes(body, every=True)
+    regions = [_region(shape, number) for number, shape in enumerate(shapes, start=1)]
     if len(regions) > MOST_REGIONS:
         raise _invalid(f"there must be at most {MOST_REGIONS} regions; ask in several requests")
     return regions
@@ -203,7 +206,9 @@ def read_area(body: bytes) -> Drawn:
     if not points:
         return read_regions(body)
     if len(points) < len(geometries):
-        raise _invalid("it must hold points only, or areas only: places, or city limits")
+        raise _invalid(
+            "it must hold points only, or areas only, all with a shape: places, or city limits"
+        )
     return _places(points)
 
 
