@@ -9,6 +9,7 @@ import time
 import warnings
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from functools import partial
 from typing import Any
 
@@ -58,6 +59,23 @@ def test_strangers_may_do_nothing_of_an_operator(service: InProcess) -> None:
             assert_problem(answer, "unauthorised")
             assert answer.headers.get("access-control-allow-origin") is None
     assert service.get(CAMPAIGN).json()["name"] == "Lyon"
+
+
+def test_operators_have_few_large_things_done_at_a_time(service: InProcess) -> None:
+    mine = [each for each in OPERATIONS if each.audience is Audience.OPERATOR]
+    with ExitStack() as taken:
+        for _ in range(4):
+            taken.enter_context(service.service.job())
+        for operation in mine:
+            path = operation.path.replace("{campaign}", "nobody")
+            answer = ask(service, operation.method, path, json={})
+            refused = answer.headers.get("retry-after") == "1"
+            assert refused == operation.job == ("overloaded" in operation.every_problem)
+            if refused:
+                assert_problem(answer, "overloaded")
+    assert sum(operation.job for operation in mine) >= 10
+    assert service.service.metrics.refused["overloaded"] >= 10
+    assert ask(service, "DELETE", CAMPAIGN).status_code == 204
 
 
 def _broken(send: Callable[[Any], None]) -> str:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import re
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeVar
@@ -43,6 +44,7 @@ _METRICS_S = 1.0
 _READY_S = 1.0
 _THREADS = 16
 _MOST_WAITING = 256
+_MOST_JOBS = 4
 _SMALL_BYTES = 4096
 """So much of a body is taken whatever is on its way: reports are shorter, and connections are bounded."""
 _OUTCOMES = {"estimate-unfinished": "unfinished", "estimate-given-up": "given up"}
@@ -90,6 +92,7 @@ class Service:
         self.worker = Worker(self.campaigns, event=self._log_work, fault=self._log_fault)
         self.calculator = Calculator()
         self._questions = asyncio.Lock()
+        self._jobs = Shares(_MOST_JOBS, _MOST_JOBS)
         self.files = Files()
         self.reader_asks = asyncio.Lock()
         self.district_answers: dict[tuple[str, tuple[int, ...], str], Regions | None] = {}
@@ -176,6 +179,16 @@ class Service:
             left_s = until_s - time.monotonic()
             ask = partial(self.calculator.answer, left_s, call, *arguments, **none)
             return await self.working(ask)
+
+    @contextmanager
+    def job(self) -> Iterator[None]:
+        """The place of one of few jobs of operators, from its body on; ``Overloaded`` where there is none."""
+        if not self._jobs.take(None):
+            raise Overloaded("operators have as much done as can be at a time; try again later")
+        try:
+            yield
+        finally:
+            self._jobs.give_back(None)
 
     def _count_answer(self, future: asyncio.Future[Any]) -> None:
         self._waiting -= 1
@@ -379,7 +392,8 @@ class Application:
                 request.scope[_ADMITTED] = True
             if operation.handler is None:
                 raise problems.Problem("not-found")
-            return await operation.handler(service, request)
+            with service.job() if operation.job else nullcontext():
+                return await operation.handler(service, request)
         except problems.ClientGone:
             raise
         except Exception as error:

@@ -143,8 +143,9 @@ _AREA = msgspec.json.Decoder(AreaQuestion)
 @operators(
     "POST /api/advice",
     {200: ("In numbers, in words and on an example city.", Advice)},
-    problems=("invalid-campaign", "overloaded"),
+    problems=("invalid-campaign",),
     body=Question,
+    job=True,
 )
 async def advice(service: Service, request: Request) -> Response:
     """What a campaign will mean, before it is made."""
@@ -163,8 +164,9 @@ async def advice(service: Service, request: Request) -> Response:
 @operators(
     "POST /api/advice/area",
     {200: ("How many, and which.", AreaLeft)},
-    problems=("invalid-geojson", "invalid-campaign", "overloaded"),
+    problems=("invalid-geojson", "invalid-campaign"),
     body=AreaQuestion,
+    job=True,
 )
 async def area(service: Service, request: Request) -> Response:
     """Which cells of a box city limits leave, or which places there are, before a campaign is made.

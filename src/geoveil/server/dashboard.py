@@ -82,6 +82,7 @@ async def rounds(service: Service, request: Request) -> Response:
     {200: ("By cell, as they were received.", api.NoisyCounts)},
     problems=("unknown-round", "no-estimate-yet", "not-offered", "malformed-body"),
     query=QUERY,
+    job=True,
 )
 async def counts(service: Service, request: Request) -> Response:
     """The noisy counts that an estimate was made from."""
@@ -95,9 +96,10 @@ async def counts(service: Service, request: Request) -> Response:
 @operators(
     "POST /api/campaigns/{campaign}/estimate/regions",
     {200: ("In the order of the regions.", api.Regions)},
-    problems=("unknown-round", "no-estimate-yet", "invalid-geojson", "not-offered", "overloaded"),
+    problems=("unknown-round", "no-estimate-yet", "invalid-geojson", "not-offered"),
     query=QUERY,
     body=api.GEOJSON_SCHEMA,
+    job=True,
 )
 async def regions(service: Service, request: Request) -> Response:
     """Share and interval of regions, given as GeoJSON."""
@@ -335,8 +337,9 @@ def recalled(estimate: Mapping[str, Any], evidence: Evidence) -> Closing:
             {},
         )
     },
-    problems=("invalid-geojson", "invalid-campaign", "area-fixed", "campaign-ended", "overloaded"),
+    problems=("invalid-geojson", "invalid-campaign", "area-fixed", "campaign-ended"),
     body=api.AREA_SCHEMA,
+    job=True,
 )
 async def put_area(service: Service, request: Request) -> Response:
     """City limits: the cells of the box outside of them do not exist. Or places in the place of cells."""
@@ -354,8 +357,9 @@ async def put_area(service: Service, request: Request) -> Response:
 @operators(
     "PUT /api/campaigns/{campaign}/backdrop",
     {204: ("It is kept.", {})},
-    problems=("invalid-geojson", "overloaded"),
+    problems=("invalid-geojson",),
     body=api.GEOJSON_SCHEMA,
+    job=True,
 )
 async def put_backdrop(service: Service, request: Request) -> Response:
     """What the pages draw behind the cells."""

@@ -92,6 +92,7 @@ _CHANGES = msgspec.json.Decoder(api.Changes)
     },
     problems=("invalid-campaign", "campaign-exists"),
     body=CampaignSettings,
+    job=True,
 )
 async def create(service: Service, request: Request) -> Response:
     """Make a campaign."""
@@ -141,6 +142,7 @@ async def change(service: Service, request: Request) -> Response:
 @operators(
     "DELETE /api/campaigns/{campaign}",
     {204: ("Counts, ids, estimates and mechanisms are gone.", {})},
+    job=True,
 )
 async def delete(service: Service, request: Request) -> Response:
     """Delete a campaign and all it holds."""
@@ -153,6 +155,7 @@ async def delete(service: Service, request: Request) -> Response:
     "POST /api/campaigns/{campaign}/rounds",
     {202: ("The round is closed; its estimate follows.", api.Closed)},
     problems=("round-too-small", "campaign-preparing", "campaign-ended"),
+    job=True,
 )
 async def close(service: Service, request: Request) -> Response:
     """Close the round now."""

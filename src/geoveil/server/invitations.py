@@ -90,6 +90,7 @@ async def _key(service: Service, request: Request) -> tuple[str, SigningKey]:
     {201: ("One code for each person; the codes are told only now.", Invited)},
     problems=("not-offered", "campaign-paused", "campaign-ended", "campaign-finished"),
     body=Invite,
+    job=True,
 )
 async def invite(service: Service, request: Request) -> Response:
     """Make invitations, each good for one report."""

@@ -68,6 +68,8 @@ class Operation:
     query: Mapping[str, Parameter] = field(default_factory=dict)
     body: Any = None
     """The type of the body, where it has one."""
+    job: bool = False
+    """Whether it may take long or much memory: only some are done at a time."""
 
     @property
     def every_problem(self) -> list[str]:
@@ -76,6 +78,8 @@ class Operation:
         names += [*self.problems, "too-many-requests", "storage-unavailable"]
         if self.audience is Audience.OPERATOR:
             names.append("unauthorised")
+        if self.job:
+            names.append("overloaded")
         if self.body is not None:
             names += ["malformed-body", "body-too-large", "unsupported-media-type"]
         return names
