@@ -396,6 +396,28 @@ def test_a_map_of_one_block_has_intervals(shape: tuple[int, int]) -> None:
     assert 0 <= low <= flows.stay_share <= high <= 1
 
 
+@pytest.mark.parametrize(
+    "mechanism",
+    [
+        gv.DenseChannel(gv.Line(3), np.eye(3)),
+        between_cells(epsilon_per_km=20.0),
+        gv.elastic(MAP, epsilon_per_km=6.0),
+    ],
+    ids=["no noise", "hardly any", "between positions"],
+)
+@pytest.mark.parametrize("stays", [True, False])
+def test_trips_that_are_all_one_have_intervals(mechanism: gv.Channel, stays: bool) -> None:
+    trips, cells = gv.Trips(mechanism), mechanism.space.size
+    begun, ended = (cells - 1 if stays else 0), cells - 1
+    flows = trips.fit(trips.tally([begun] * 500, [ended] * 500), replicates=3)
+    low, high = flows.stay_interval()
+    assert low <= stays <= high
+    assert high - low < 0.01
+    for end in flows.between(np.arange(cells)).interval():
+        assert end[begun, ended] > 0.9
+        assert np.delete(end, begun * cells + ended).max() < 0.1
+
+
 def test_a_copy_says_what_the_original_says(flows: Flows) -> None:
     copy = pickle.loads(pickle.dumps(flows))
     assert copy.stay_interval() == flows.stay_interval()

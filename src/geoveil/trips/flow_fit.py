@@ -251,14 +251,14 @@ class _Redraw:
 
     def lost(self, pairs: Sequence[tuple[FloatArray, FloatArray]]) -> float:
         """The part of the roughness between blocks that estimates do not show, from 0 to 1."""
-        if not self._blocks.any():  # within one block there is none
-            return 0.0
         rough, again = (np.stack([self._summed(pair[which]) for pair in pairs]) for which in (0, 1))
         moved, followed = rough - rough.mean(axis=0), again - again.mean(axis=0)
         # all pairs count by their share
         scale = np.maximum(rough.mean(axis=0), 1 / self._tally.total)
-        shown = float((moved * followed / scale).sum() / (np.square(moved) / scale).sum())
-        return min(1.0, max(0.0, 1.0 - shown))
+        varied = float((np.square(moved) / scale).sum())
+        if varied < _SINGULAR:  # all trips are within one block, or from one to one other
+            return 0.0
+        return min(1.0, max(0.0, 1.0 - float((moved * followed / scale).sum()) / varied))
 
     def _summed(self, flows: FloatArray) -> FloatArray:
         """(blocks, blocks)."""
@@ -299,9 +299,12 @@ def stay_bounds(spots: Spots, tally: TripTally, flows: FloatArray) -> FloatArray
     apart = spots.classes(np.multiply(_APART, spots.cell_km))
     shares = np.bincount(apart.ravel(), flows.ravel()).astype(np.float64)
     means, spreads = _moments(begun, apart, ended, (expected, observed))
+    # where all trips are one nothing varies
+    ridge = _RIDGE * (1.0 + np.diag(spreads[0]).mean())
+    covariance = (spreads[0] + ridge * np.eye(len(shares))) / number
     bounds = np.empty((2, 2))
     for bound, sign in zip(bounds, (-1.0, 1.0), strict=True):
-        numbers = _numbers(spreads[0] / number, shares, sign)
+        numbers = _numbers(covariance, shares, sign)
         variance = float((numbers @ spreads @ numbers).max())
         bound[:] = numbers @ means[1], np.sqrt(max(variance, 0.0) / number)
         if spots.size > spots.cells:  # whole cells have CF = 1
@@ -345,8 +348,7 @@ def _numbers(covariance: FloatArray, shares: FloatArray, sign: float) -> FloatAr
     Least of |c|·shares + 1.96·σ(c): for a given σ a problem of least squares, c not negative.
     """
     numbers = np.eye(1, len(shares))[0]
-    others = covariance[1:, 1:] + _RIDGE * np.diag(covariance).mean() * np.eye(len(shares) - 1)
-    factor = np.linalg.cholesky(others).T
+    factor = np.linalg.cholesky(covariance[1:, 1:]).T
     for _ in range(_PASSES if len(shares) > 1 else 0):
         error = np.sqrt(max(numbers @ covariance @ numbers, TINY))
         side = sign * covariance[1:, 0] + error / scipy.special.ndtri(0.975) * shares[1:]
