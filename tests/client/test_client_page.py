@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from client.hostile import HOSTILE
+from client.world import NOW_S, Collector, device, document, refused
 from geoveil.client import REASONS, Refused
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -16,9 +18,45 @@ SOURCES = [path.read_text(encoding="utf-8") for path in (ROOT / "src/geoveil/cli
 WIRE = (ROOT / "src" / "geoveil" / "document" / "wire.py").read_text(encoding="utf-8")
 
 
+_TABLE = PAGE.split("## What is checked")[1].split("\n\nA document is not sound")[0]
+ORDER = re.findall(r"^\| `([\w-]+)` \|", _TABLE, re.MULTILINE)
+"""The reasons, as the page lists them."""
+
+
 def test_the_table_is_complete() -> None:
-    table = PAGE.split("## What is checked")[1].split("\n\nA document is not sound")[0]
-    assert sorted(re.findall(r"^\| `([\w-]+)` \|", table, re.MULTILINE)) == sorted(REASONS)
+    assert sorted(ORDER) == sorted(REASONS)
+
+
+OF_DEVICES: dict[str, dict[str, Any]] = {
+    "clock": {"clock": lambda: -1.0},
+    "level": {"promise_per_km": 3.0},
+    "promise": {"max_epsilon_per_km": 1.0},
+    "invitation": {"invitation": "where none is asked for"},
+    "budget": {"budget_per_km": 1.0},
+}
+OF_DOCUMENTS: dict[str, dict[str, Any]] = {
+    "campaign": {"campaign": "paris"},
+    "trips": {"trips": True},
+    "not-yet-valid": {"not_before_s": NOW_S + 301},
+}
+OF_FIXES: dict[str, tuple[Any, ...]] = {
+    "location": ("here", 4.84, 9.0),
+    "accuracy": (45.76, 4.84, 9.0),
+}
+FAULTS = sorted({*OF_DEVICES, *OF_DOCUMENTS, *OF_FIXES}, key=ORDER.index)
+
+
+@pytest.mark.parametrize("first", FAULTS)
+def test_checks_are_made_in_the_order_of_the_table(first: str, path: Path) -> None:
+    """Where all is wrong that the table has from this reason on, this one is given."""
+    wrong = FAULTS[FAULTS.index(first) :]
+    options, parts = (
+        {name: value for reason in wrong for name, value in given.get(reason, {}).items()}
+        for given in (OF_DEVICES, OF_DOCUMENTS)
+    )
+    it = device(Collector(document(**parts).served()), path, **options)
+    fix = next(OF_FIXES[reason] for reason in wrong if reason in OF_FIXES)
+    assert refused(it.report, locate=lambda: fix).reason == first
 
 
 def test_the_code_uses_every_reason() -> None:
