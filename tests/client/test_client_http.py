@@ -22,8 +22,8 @@ from client.world import (
     send,
     serving,
 )
-from geoveil.client import Patience
-from geoveil.client.network import HEADERS, Address, Network, _hang_up
+from geoveil.client import Patience, Refused
+from geoveil.client.network import HEADERS, Address, Network, Unreachable, _hang_up
 from geoveil.errors import InvalidInput
 
 
@@ -88,6 +88,24 @@ def test_an_answer_that_drips_is_hung_up_on(path: Path) -> None:
         it = device(service.url, path, patience=Patience(attempts=1), transport=network)
         assert refused(it.report, **PLACE).reason == "unreachable"
         let_go.set()
+
+
+@pytest.mark.parametrize("size", [b"-1", b"-2", b"7fffffff"])
+def test_a_chunk_of_any_size_is_read_as_far_as_the_limit(size: bytes) -> None:
+    sent: list[bytes] = []
+
+    def respond(handler: Any) -> None:
+        handler.send_response(200)
+        handler.send_header("Transfer-Encoding", "chunked")
+        handler.end_headers()
+        handler.wfile.write(size + b"\r\n")
+        while len(sent) < 64:
+            handler.wfile.write(b" " * (1 << 20))
+            sent.append(size)
+
+    with serving(respond) as service, pytest.raises((Unreachable, Refused)):
+        Network(Address.of(service.url)).get("/", tag=None, limit=1000)
+    assert len(sent) < 32
 
 
 def test_nothing_leaves_in_the_clear_while_a_device_hangs_up(

@@ -253,7 +253,10 @@ def _answer(response: HTTPResponse, limit: int) -> Answer:
     encoding = response.getheader("Content-Encoding", "identity")
     if encoding.strip().lower() not in ("", "identity"):
         raise Refused("answer", "encoding")
-    body = response.read(limit + 1)
+    room = memoryview(
+        bytearray(limit + 1)
+    )  # ``read`` takes a chunk of -1 bytes for all that ever comes
+    body = bytes(room[: response.readinto(room)])
     if len(body) > limit:
         raise Refused("answer", "size")
     if response.length:
