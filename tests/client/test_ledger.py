@@ -27,6 +27,7 @@ from geoveil.client import ledger as durable
 from geoveil.client.budget import Limits
 from geoveil.client.ledger_book import MIGRATIONS, MOST_STEPS, Period, Round, moved_on
 from geoveil.client.network import Answer
+from geoveil.errors import InvalidInput
 from geoveil.position.whole_law import DRAW_BYTES
 from geoveil.randomness import SYSTEM, Randomness
 
@@ -350,6 +351,25 @@ def test_the_anchor_may_stand_elsewhere(path: Path, tmp_path: Path) -> None:
     path.unlink()
     with pytest.raises(Refused, match="missing"):
         Ledger(path, anchor=anchor)
+
+
+def test_a_program_that_goes_to_another_folder_keeps_its_ledger(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(path.parent)
+    it = device(Collector(), path.name)
+    receipt = it.report(locate=Eye())
+    elsewhere = path.parent / "elsewhere"
+    elsewhere.mkdir()
+    monkeypatch.chdir(elsewhere)
+    assert it.report(locate=Eye()) == receipt
+    assert list(elsewhere.iterdir()) == []
+
+
+@pytest.mark.parametrize("given", [None, 7, b"ledger.db"])
+def test_what_is_no_name_of_a_file(given: Any) -> None:
+    with pytest.raises(InvalidInput, match="name of a file"):
+        Ledger(given)
 
 
 def test_a_folder_that_is_not_there(tmp_path: Path) -> None:

@@ -25,6 +25,7 @@ from geoveil.client.ledger_files import (
 )
 from geoveil.client.refusal import Refused, without_frames
 from geoveil.document.ticket import SEED_BYTES
+from geoveil.files import file_name
 from geoveil.randomness import SYSTEM, Randomness
 
 WAIT_S = 10.0
@@ -52,8 +53,10 @@ class Ledger:
     """
 
     def __init__(self, path: str | Path, *, anchor: str | Path | None = None) -> None:
-        self.path = Path(path)
-        self.anchor = Path(anchor) if anchor else self.path.with_name(self.path.name + ".anchor")
+        self.path = Path(file_name(path)).absolute()  # the program may go to another folder
+        self.anchor = (
+            Path(anchor).absolute() if anchor else self.path.with_name(self.path.name + ".anchor")
+        )
         with self._book():
             keep_private(self.path)
 
@@ -331,7 +334,7 @@ class Ledger:
 
 def _connection(path: Path) -> sqlite3.Connection:
     book = sqlite3.connect(
-        f"{path.absolute().as_uri()}?mode=rw", timeout=WAIT_S, isolation_level=None, uri=True
+        f"{path.as_uri()}?mode=rw", timeout=WAIT_S, isolation_level=None, uri=True
     )
     try:
         book.execute(f"PRAGMA synchronous = {SYNCHRONOUS}")

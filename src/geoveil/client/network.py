@@ -253,9 +253,7 @@ def _answer(response: HTTPResponse, limit: int) -> Answer:
     encoding = response.getheader("Content-Encoding", "identity")
     if encoding.strip().lower() not in ("", "identity"):
         raise Refused("answer", "encoding")
-    room = memoryview(
-        bytearray(limit + 1)
-    )  # ``read`` takes a chunk of -1 bytes for all that ever comes
+    room = memoryview(bytearray(limit + 1))  # ``read`` takes a chunk of -1 bytes for all there is
     body = bytes(room[: response.readinto(room)])
     if len(body) > limit:
         raise Refused("answer", "size")
