@@ -102,7 +102,14 @@ def test_a_location_is_read_once_and_only_after_the_checks(path: Path) -> None:
 
 @pytest.mark.parametrize(
     "given",
-    [{}, {"lat": 1.0}, {"lng": 1.0}, {**PLACE, "locate": Eye()}, {**PLACE, "outside": "drop"}],
+    [
+        {},
+        {"lat": 1.0},
+        {"lng": 1.0},
+        {**PLACE, "locate": Eye()},
+        {"locate": (45.76, 4.84)},
+        {**PLACE, "outside": "drop"},
+    ],
 )
 def test_what_report_must_be_given(given: Any, path: Path) -> None:
     collector = Collector()

@@ -68,7 +68,7 @@ def whereabouts(
     east = lon if lng is None else lng
     if accuracy_km is not None and not (_is_number(accuracy_km) and accuracy_km >= 0):
         return "accuracy_km must be a number of kilometres, 0 or more"
-    if locate is not None and lat is None and east is None:
+    if callable(locate) and lat is None and east is None:
         return Whereabouts(locate, accuracy_km)
     if locate is None and lat is not None and east is not None:
         return Whereabouts(lambda: (lat, east), accuracy_km)
