@@ -221,14 +221,14 @@ def test_a_stop_while_it_starts_is_no_failure(monkeypatch: pytest.MonkeyPatch) -
     assert told == []
 
 
-def test_the_processes_of_one_service_share_a_port_with_no_other_service() -> None:
-    settings = Settings(port=0, processes=2, database="postgresql://host/name")
-    with bind(settings) as listener:
-        listener.listen()
-        with pytest.raises(
-            InvalidInput, match=r"must be free to listen on: Address already in use"
-        ):
-            bind(replace(settings, port=listener.getsockname()[1]))
+@pytest.mark.parametrize("processes", [1, 2])
+def test_a_service_has_its_port_alone_before_it_has_started(processes: int) -> None:
+    settings = Settings(port=0, processes=processes, database="postgresql://host/name")
+    with (
+        bind(settings) as listener,
+        pytest.raises(InvalidInput, match="must be free to listen on: Address already in use"),
+    ):
+        bind(replace(settings, port=listener.getsockname()[1]))
 
 
 @pytest.mark.parametrize("processes", [1, 2])

@@ -163,12 +163,17 @@ def serve(settings: Settings, announce: Announce) -> None:
 
 
 def bind(settings: Settings) -> socket.socket:
-    """A socket on the address of the settings, or one sentence why not."""
+    """A socket that listens on the address of the settings, or one sentence why not.
+
+    Connections wait at it until the service has started; from now on nobody else gets the port.
+    """
     family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
     listener = socket.socket(family, socket.SOCK_STREAM)
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    if sys.platform != "win32":  # where it would share the port with whoever has it
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listener.bind((settings.host, settings.port))
+        listener.listen(_BACKLOG)
     except (OSError, TypeError) as error:  # of a host that can be no name
         listener.close()
         raise InvalidInput(
