@@ -10,6 +10,8 @@ from scipy.integrate import dblquad, quad
 
 import geoveil as gv
 from geoveil.errors import InvalidInput, Unsupported
+from geoveil.mechanism.noise import Noise
+from geoveil.mechanism.remap import BayesianPlace, NearestPlace
 from geoveil.optimal import CircularNoise
 
 SQUARE = gv.Grid(rows=9, columns=9, cell_km=1.0)
@@ -118,6 +120,31 @@ def test_people_anywhere_in_their_cells_are_estimated_right() -> None:
     distance, covered = judged(gv.Tally(snapped, tally.counts))
     assert distance > 0.15
     assert covered < 0.85
+
+
+WIDE = "stand evenly in cells wide against the noise"
+
+
+@pytest.mark.parametrize(
+    "noise", [NOISE, CircularNoise.of_rings([0.0, 0.5], [4 / math.pi])], ids=["laplace", "disk"]
+)
+def test_error_bars_say_where_cells_are_wide_against_the_noise(noise: Noise) -> None:
+    """Nobody's place in the cell is known, and in wide cells the noisy point depends on it."""
+    fine = gv.Grid(rows=4, columns=4, cell_km=0.15)
+    for channel, wide in [
+        (noise.on(CITY), True),
+        (noise.on(CITY, spread=False), False),  # everybody stands in the middle
+        (noise.on(fine), False),
+        (NearestPlace(noise, CITY), True),
+        (BayesianPlace(noise, CITY, CROWDS), True),
+        (gv.Remapped(noise.on(CITY), np.arange(CITY.size)), True),
+    ]:
+        everybody = np.arange(channel.space.size).repeat(9)
+        tally = channel.tally(channel.sample(everybody, randomness=gv.seeded(1)))
+        found = gv.IterativeBayesianUpdate(stop=gv.Steps(5)).fit(tally)
+        assert (WIDE in found.errors.method) is wide, channel
+    assert noise.on(fine).loss_across_cell == pytest.approx(noise.loss_across(0.15))
+    assert NOISE.loss_across(0.5) == pytest.approx(2.0)
 
 
 def test_noisy_points_are_counted_alike_by_the_noise_and_by_its_nearest_places() -> None:

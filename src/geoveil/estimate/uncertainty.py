@@ -29,7 +29,9 @@ _WINDOW, _SETTLED = 10, 1e-3
 """Settled: the last ten steps added less than a thousandth to the energy of every solution."""
 _CHUNK_ENTRIES = 1 << 22
 _CROWDS = ", no cell above a crowd around it"
-_AS_EVEN = ", people taken to stand evenly in cells that are wide for the promise: too narrow if they do not"
+_AS_EVEN = (
+    ", people taken to stand evenly in cells wide against the noise: too narrow if they do not"
+)
 
 Refit = Callable[[FloatArray, int], FloatArray]
 """Estimates (…, cells) for counts (…, observations), with the steps of the fit times a factor, but at

@@ -77,6 +77,10 @@ class Noise(Promising, ABC):
     def _polar(self, size: int, randomness: Randomness) -> tuple[FloatArray, FloatArray]:
         """Draws of the noise: lengths in km, and angles."""
 
+    def loss_across(self, cell_km: float) -> float:
+        """ε times the side of a cell, of planar Laplace noise with the same median."""
+        return float(scipy.special.gammaincinv(2.0, 0.5) * cell_km / self.radius_km(0.5))
+
     def sample_km(self, xy_km: ArrayLike, *, randomness: Randomness = SYSTEM) -> FloatArray:
         """Noisy points of the plane, rounded to a lattice of 0.1 m that is the same for everybody."""
         source = checked_randomness(randomness)
@@ -180,6 +184,10 @@ class NoisyCells(ByParts, TruncatedLattice):
                 "noise that reaches so far; choose larger cells"
             )
         super().__init__(space, noise_tables(space.shape, density, knots / cell, spread=spread))
+
+    @property
+    def loss_across_cell(self) -> float:  # type: ignore[override]
+        return self.noise.loss_across(self.space.cell_km) if self.spread else 0.0
 
     def _sample(self, cells: IntArray, randomness: Randomness) -> IntArray:
         radius, angle = self.noise._polar(cells.size, randomness)

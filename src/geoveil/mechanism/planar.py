@@ -184,6 +184,10 @@ class PlanarLaplace(TruncatedLattice, Mechanism):
         how = "the bound of the Laplace density"
         return PrivacyLoss(self.epsilon_per_km, None, None, False, how)
 
+    @property
+    def loss_across_cell(self) -> float:  # type: ignore[override]
+        return self.epsilon_per_km * self.space.cell_km if self.spread else 0.0
+
     def _sample(self, cells: IntArray, randomness: Randomness) -> IntArray:
         radius, angle = noise.planar_laplace_polar(self.epsilon_per_km, cells.size, randomness)
         return noise.noisy_cells(

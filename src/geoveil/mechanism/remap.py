@@ -154,6 +154,10 @@ class RemappedNoise(ByParts, Channel):
     def _law_on(self, grid: Grid) -> Channel:
         """The channel of the whole mechanism."""
 
+    @property
+    def loss_across_cell(self) -> float:  # type: ignore[override]
+        return self.noise.loss_across(self.space.cell_km) if self.spread else 0.0
+
     def closed_form_loss(self) -> PrivacyLoss | None:
         """The loss of the noise on cells: moving points costs nothing."""
         return self._law.closed_form_loss() if isinstance(self.space, Grid) else None

@@ -288,12 +288,12 @@ def _beside(channel: Channel) -> tuple[FloatArray, scipy.sparse.csr_array]:
     chosen = np.argpartition(-there, number - 1, axis=1)[:, :number] if number else there[:, :0]
     places = chosen.astype(np.int64).ravel(), np.repeat(reports, number)
     beside = scipy.sparse.csr_array((np.ones(chosen.size), places), shape=there.shape)
-    line = np.linspace(-0.5, 0.5, _INSIDE) if channel.loss_across_cell else np.zeros(1)
+    line = np.linspace(-0.5, 0.5, _INSIDE) if len(channel.standing) > 1 else np.zeros(1)
     ratio = np.zeros(reports.size)
     for east in line:
         for north in line:
             law = np.maximum(channel.columns_from(np.array([east, north]), reports), 0.0)
             others = np.maximum(law @ beside, TINY)
             ratio = np.maximum(ratio, (law / others).max(axis=0))
-    farthest = np.sqrt(0.5) / (_INSIDE - 1)  # in cells
+    farthest = np.sqrt(0.5) / max(1, line.size - 1)  # in cells
     return ratio * np.exp(2 * channel.loss_across_cell * farthest), beside
