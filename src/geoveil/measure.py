@@ -69,7 +69,7 @@ def expected_loss(channel: Channel, prior: ArrayLike | None, loss: Loss | ArrayL
     """
     weights = _prior_of(channel, prior)
     support = np.flatnonzero(weights)
-    between_cells = channel.told_apart is not None and channel.report_count == channel.space.size
+    between_cells = channel.starts_at_cells and channel.report_count == channel.space.size
     few = support.size <= FEW_ROWS and between_cells
     if isinstance(loss, RadialLoss) and not few:
         return float(weights @ channel.mean_of_distance(loss.at))

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 import geoveil as gv
 from geoveil.channel.composed import AverageChannel, DenseChannel
+from geoveil.channel.joint import JointChannel
 from geoveil.errors import InvalidInput, Unsupported
 from geoveil.measure import expected_loss, mean_distance_km
 from geoveil.space.grid import Grid, Line
@@ -148,11 +149,40 @@ def test_a_report_that_is_moved_is_as_far_from_the_position_as_where_it_is_moved
         assert gv.mean_distance_km(channel) == pytest.approx(by_hand, rel=3e-3)
 
 
-def test_the_mean_distance_of_an_average_is_the_average_of_theirs() -> None:
-    parts = [positional(epsilon, 0.0) for epsilon in (1.0, 3.0)]
-    assert parts[0].report_count > CITY.size  # also with reports on the rim
-    both = AverageChannel(parts, [0.25, 0.75])
+PLACES = gv.Points(lat=[48.85, 48.86, 48.87, 48.855], lng=[2.33, 2.35, 2.34, 2.36])
+
+
+@pytest.mark.parametrize(
+    "space",
+    [CITY, PLACES, gv.Grid(rows=9, columns=9, cell_km=0.5)],
+    ids=["few cells", "places", "cells"],
+)
+def test_the_mean_distance_of_channels_put_together_is_that_of_the_parts(space: Space) -> None:
+    """Each from where its own law begins: a position, or the centre of a cell."""
+    parts = [
+        gv.elastic(space, epsilon_per_km=3.0, between=between) for between in ("positions", "cells")
+    ]
+    means = np.array([gv.mean_distance_km(part) for part in parts])
+    shares, turned = np.array([0.25, 0.75]), np.arange(space.size)[::-1]
+    moved = np.array([gv.mean_distance_km(gv.Remapped(part, turned)) for part in parts])
+    for both, after in (
+        (AverageChannel(parts, shares), turned),
+        (gv.StackedChannel(parts, shares), np.tile(turned, 2)),
+    ):
+        assert gv.mean_distance_km(both) == pytest.approx(shares @ means, rel=1e-12)
+        remapped = gv.mean_distance_km(gv.Remapped(both, after))
+        assert remapped == pytest.approx(shares @ moved, rel=1e-12)
+    if space.size < 40:
+        second = np.tile(turned, space.size)  # of two reports the last one, moved
+        twice = gv.Remapped(JointChannel([parts[0]] * 2), second)
+        assert gv.mean_distance_km(twice) == pytest.approx(moved[0], rel=1e-3)
+
+
+def test_a_mean_distance_where_some_report_cells_of_the_rim() -> None:
+    parts = [positional(epsilon, camouflage) for epsilon, camouflage in ((1.0, 0.0), (3.0, 0.5))]
+    assert parts[0].report_count > parts[1].report_count == CITY.size
     means = [gv.mean_distance_km(part) for part in parts]
+    both = gv.StackedChannel(parts, [0.25, 0.75])
     assert gv.mean_distance_km(both) == pytest.approx(0.25 * means[0] + 0.75 * means[1])
 
 

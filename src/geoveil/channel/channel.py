@@ -179,7 +179,7 @@ class Channel(Promising, Shown, Operator):
         return None
 
     loss_across_cell: float = 0.0
-    """ε times the side of a cell, where the law depends on the position in it."""
+    """ε times the side of a cell, where the report depends on the position in it."""
     positions_across: int = 1
     """A cell has so many positions a side where the law depends on the position in it."""
 
@@ -192,6 +192,16 @@ class Channel(Promising, Shown, Operator):
             for north, of_row in zip(line, shares, strict=True)
             for east, of_column in zip(line, shares, strict=True)
         ]
+
+    @property
+    def all_over(self) -> tuple[FloatArray, FloatArray]:
+        """(k, 2) and (k,): positions that distances are averaged over, in cells, and shares."""
+        return np.zeros((1, 2)), np.ones(1)
+
+    @property
+    def starts_at_cells(self) -> bool:
+        """Whether the distance of a report is that from the centre of a cell, not from a position in it."""
+        return self.told_apart is not None
 
     def somewhere(self, cells: IntArray, uniform: FloatArray) -> FloatArray:
         """(k, 2): where somebody of each cell stands, in cells from its middle; from two even numbers."""

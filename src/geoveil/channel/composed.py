@@ -301,6 +301,17 @@ class StackedChannel(ByParts, StackedOperator, ManyChannels):
         laws = [share * channel.laws_from(cell, inside) for share, channel in parts]
         return np.concatenate(laws, axis=1)
 
+    def mean_of_distance(self, function: Callable[[FloatArray], FloatArray]) -> FloatArray:
+        means = [channel.mean_of_distance(function) for channel in self.channels]
+        return np.asarray(self.shares @ means)
+
+    def mean_of_distance_to(
+        self, cells: IntArray, function: Callable[[FloatArray], FloatArray]
+    ) -> FloatArray:
+        parts = zip(self.channels, np.split(cells, self.starts[1:-1]), strict=True)
+        means = [channel.mean_of_distance_to(own, function) for channel, own in parts]
+        return np.asarray(self.shares @ means)
+
     def _sample(self, cells: IntArray, randomness: Randomness) -> IntArray:
         chosen, reports = self._choose_and_sample(self.shares, cells, None, randomness)
         return self.starts[chosen] + reports
@@ -361,6 +372,14 @@ class Remapped(ByParts, Channel):
     @property
     def loss_across_cell(self) -> float:  # type: ignore[override]
         return self.channel.loss_across_cell
+
+    @property
+    def all_over(self) -> tuple[FloatArray, FloatArray]:
+        return self.channel.all_over
+
+    @property
+    def starts_at_cells(self) -> bool:
+        return self.channel.starts_at_cells
 
     @property
     def positions_across(self) -> int:  # type: ignore[override]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property, reduce
 from operator import add
 from typing import Any
@@ -24,7 +24,7 @@ from geoveil.channel.guarantee import Guarantee, weakest
 from geoveil.channel.operator import DenseOperator
 from geoveil.errors import ImpossibleReport, InvalidInput, TooLarge
 from geoveil.randomness import Randomness
-from geoveil.space.space import Space
+from geoveil.space import AnyGrid, Points, Space
 
 _MOST_ENTRIES = 1 << 23
 _MOST_LETTERS = 1 << 20
@@ -75,6 +75,14 @@ class ManyChannels(Channel):
     @property
     def standing(self) -> list[tuple[FloatArray, float]]:
         return self._most_spread.standing
+
+    @property
+    def all_over(self) -> tuple[FloatArray, FloatArray]:
+        return self._most_spread.all_over
+
+    @property
+    def starts_at_cells(self) -> bool:
+        return all(channel.starts_at_cells for channel in self.channels)
 
     def somewhere(self, cells: IntArray, uniform: FloatArray) -> FloatArray:
         return self._most_spread.somewhere(cells, uniform)
@@ -183,6 +191,19 @@ class JointChannel(ByParts, DenseOperator, ManyChannels):
     def columns_from(self, inside: FloatArray, chosen: IntArray) -> FloatArray:
         parts = (c.columns_from(inside, np.arange(c.report_count)) for c in self.channels)
         return _of_all(np.maximum(part, 0.0) for part in parts)[:, chosen]
+
+    def mean_of_distance_to(
+        self, cells: IntArray, function: Callable[[FloatArray], FloatArray]
+    ) -> FloatArray:
+        if self.starts_at_cells:
+            return super().mean_of_distance_to(cells, function)
+        assert isinstance(self.space, AnyGrid | Points)  # those with positions
+        total, every = np.zeros(self.space.size), np.arange(self.report_count)
+        for inside, share in zip(*self.all_over, strict=True):
+            away = self.space.centres + inside * self.space.cell_km
+            apart = function(scipy.spatial.distance.cdist(away, self.space.centres[cells]))
+            total += share * (self.columns_from(inside, every) * apart).sum(axis=1)
+        return total
 
     def laws_from(self, cell: int, inside: FloatArray) -> FloatArray:
         if self.report_count > _MOST_LETTERS:

@@ -324,7 +324,7 @@ class PositionalElastic(Mechanism):
     ) -> FloatArray:
         """``reported_km`` (reports, 2) is what every report stands for."""
         middle, total = self.centres.points_km[: self.space.size], np.zeros(self.space.size)
-        for inside, share in zip(*self._all_over, strict=True):
+        for inside, share in zip(*self.all_over, strict=True):
             places = middle + inside * self.space.cell_km
             for part, rows in self._rows_from(places):
                 apart = places[part, None] - reported_km
@@ -333,7 +333,7 @@ class PositionalElastic(Mechanism):
         return total
 
     @property
-    def _all_over(self) -> tuple[FloatArray, FloatArray]:
+    def all_over(self) -> tuple[FloatArray, FloatArray]:
         """(k, 2) and (k,): positions all over a cell, in cells from its centre, and their shares.
 
         Distances have a cusp at the centre of a cell: a side is averaged half by half.
