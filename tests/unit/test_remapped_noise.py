@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 import geoveil as gv
-from geoveil.errors import InvalidInput
+from geoveil.errors import InvalidInput, Unsupported
+from geoveil.mechanism.noise import Noise
 from geoveil.mechanism.remap import BayesianPlace, NearestPlace
 from geoveil.optimal import CircularNoise
 
@@ -109,3 +110,41 @@ def test_what_hardly_anybody_reports_is_as_exact_as_the_rest():
         (channel.likelihood(0), exact[:, 0]),
     ):
         np.testing.assert_allclose(found, wanted, rtol=1e-9)
+
+
+def falling(privacy: gv.Guarantee) -> CircularNoise:
+    """Planar Laplace noise of 2 per km, by its density."""
+    return CircularNoise.of_function(
+        lambda radius: 4 / (2 * np.pi) * np.exp(-2 * radius), privacy=privacy
+    )
+
+
+@pytest.mark.parametrize(
+    "noise", [gv.ContinuousLaplace(epsilon_per_km=2.0), falling(gv.PerKilometre(2.0))]
+)
+def test_the_loss_of_noise_is_known_on_maps_of_any_size_and_at_places(noise: Noise) -> None:
+    """No matrix, and no law of what was moved: moving points costs nothing."""
+    wide, places = (
+        gv.Grid(rows=70, columns=70, cell_km=0.5),
+        gv.Points(lat=[0.0, 0.1], lng=[0.0, 0.1]),
+    )
+    even = np.full(wide.size, 1 / wide.size)
+    for channel in (
+        noise.on(wide),
+        NearestPlace(noise, wide),
+        BayesianPlace(noise, wide, even, loss=gv.squared_distance_km2),
+        gv.Remapped(noise.on(wide), np.arange(wide.size)[::-1]),
+        NearestPlace(noise, places),
+        BayesianPlace(noise, places, [0.5, 0.5]),
+    ):
+        certificate = gv.certify(channel)
+        assert certificate.holds
+        assert certificate.epsilon_per_km == 2.0
+        assert not gv.certify(channel, claim=gv.PerKilometre(1.9)).holds
+    with pytest.raises(Unsupported, match="claim an ε per km"):
+        gv.certify(BayesianPlace(noise, GRID, PRIOR), claim=gv.LocalDifferentialPrivacy(9.0))
+
+
+def test_what_promises_no_loss_per_km_is_enumerated() -> None:
+    for promise in (gv.WithinRadius(1.0, 2.0), gv.BetweenPositions(2.0, 1.0)):
+        assert falling(promise).on(GRID).closed_form_loss() is None

@@ -21,7 +21,7 @@ from geoveil.channel.guarantee import (
     checked_guarantee,
 )
 from geoveil.channel.words import rounded_up
-from geoveil.errors import InvalidInput
+from geoveil.errors import InvalidInput, TooLarge, Unsupported
 from geoveil.holding import Shown
 
 _ENUMERATED = 1024
@@ -114,7 +114,10 @@ def certify(channel: Channel, *, claim: Guarantee | None = None) -> Certificate:
         return enumerated(channel, claim)
     if loss.exact or channel.space.size > _ENUMERATED:
         return _from_closed_form(loss, claim, channel.space.unit)
-    table = enumerated(channel, claim)
+    try:
+        table = enumerated(channel, claim)
+    except (TooLarge, Unsupported):  # there is no matrix to compare
+        return _from_closed_form(loss, claim, channel.space.unit)
     # Floats this small have lost digits or are zero: there the law speaks, not its table.
     worn = not table.holds and bool((channel.matrix() < _SMALLEST).any())
     return _from_closed_form(loss, claim, channel.space.unit) if worn else table

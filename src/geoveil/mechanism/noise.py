@@ -18,8 +18,8 @@ import numpy as np
 import scipy
 
 from geoveil.arrays import ArrayLike, ByParts, FloatArray, IntArray, frozen
-from geoveil.channel.channel import Tally, inverse_distribution
-from geoveil.channel.guarantee import Promising
+from geoveil.channel.channel import PrivacyLoss, Tally, inverse_distribution
+from geoveil.channel.guarantee import GeoIndistinguishability, Promising
 from geoveil.channel.truncated import Tables, TruncatedLattice, summed_tables
 from geoveil.channel.words import explain_with_cost
 from geoveil.errors import InvalidInput
@@ -80,6 +80,14 @@ class Noise(Promising, ABC):
     def loss_across(self, cell_km: float) -> float:
         """ε times the side of a cell, of planar Laplace noise with the same median."""
         return float(scipy.special.gammaincinv(2.0, 0.5) * cell_km / self.radius_km(0.5))
+
+    def loss_on_cells(self) -> PrivacyLoss | None:
+        """A bound on the loss between cells that noisy points are counted in, whatever the map and wherever
+        points are moved; ``None`` where the promise is no ε per km."""
+        promise, how = self.guarantee, "the bound of the density of the noise"
+        if not isinstance(promise, GeoIndistinguishability) or promise.between_positions:
+            return None
+        return PrivacyLoss(promise.epsilon_per_km, None, None, False, how)
 
     def sample_km(self, xy_km: ArrayLike, *, randomness: Randomness = SYSTEM) -> FloatArray:
         """Noisy points of the plane, rounded to a lattice of 0.1 m that is the same for everybody."""
@@ -184,6 +192,10 @@ class NoisyCells(ByParts, TruncatedLattice):
                 "noise that reaches so far; choose larger cells"
             )
         super().__init__(space, noise_tables(space.shape, density, knots / cell, spread=spread))
+
+    def closed_form_loss(self) -> PrivacyLoss | None:
+        """That of the noise, an upper bound: integrals over a cell keep the ratio of the densities."""
+        return self.noise.loss_on_cells()
 
     @property
     def loss_across_cell(self) -> float:  # type: ignore[override]

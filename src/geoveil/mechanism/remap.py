@@ -159,8 +159,8 @@ class RemappedNoise(ByParts, Channel):
         return self.noise.loss_across(self.space.cell_km) if self.spread else 0.0
 
     def closed_form_loss(self) -> PrivacyLoss | None:
-        """The loss of the noise on cells: moving points costs nothing."""
-        return self._law.closed_form_loss() if isinstance(self.space, Grid) else None
+        """That of the noise, an upper bound: moving points costs nothing."""
+        return self.noise.loss_on_cells()
 
     def _push(self, theta: FloatArray) -> FloatArray:
         return self._law._push(theta)
@@ -263,6 +263,12 @@ class BayesianPlace(RemappedNoise):
         parts = [self._best(points[i : i + step]) for i in range(0, len(points), step)]
         return np.concatenate(parts) if parts else np.empty(0, dtype=np.int64)
 
+    def compared_table(self) -> tuple[FloatArray, float]:
+        raise Unsupported(
+            "the law of noise moved by a prior is right to some thousandths, too little for a certificate; "
+            "claim an ε per km, which the noise itself keeps"
+        )
+
     def _law_on(self, grid: Grid) -> Channel:
         beyond = int(np.ceil(self.noise.radius_km(_WITHIN) / grid.cell_km))
         rows, columns = (_PARTS * (cells + 2 * beyond) for cells in grid.shape)
@@ -333,10 +339,6 @@ class _FinerGrid(Channel):
         self.moved = moved  # sparse W: small squares × cells
         self.report_count = space.size
         self.guarantee = fine.guarantee
-
-    def closed_form_loss(self) -> PrivacyLoss | None:
-        """The loss of the finer channel, a bound: means and moves keep ratios."""
-        return self.fine.closed_form_loss()
 
     def _push(self, theta: FloatArray) -> FloatArray:
         return np.asarray(self.fine._push(self._standing(theta)) @ self.moved).reshape(theta.shape)
