@@ -101,6 +101,10 @@ def test_wrong_mechanisms_tallies_and_districts_are_refused() -> None:
         trips.fit(trips.tally([], []))
     with pytest.raises(InvalidInput, match="must be a trip tally"):
         trips.fit(trips.mechanism.tally([1]))  # type: ignore[arg-type]
+    with pytest.raises(InvalidInput, match=r"less than 2\^62"):
+        TripTally(trips.mechanism, [0, 0], [1, 1], np.array([2**62, 2**62]))
+    with pytest.raises(InvalidInput, match="one per pair"):
+        TripTally(trips.mechanism, [0, 0], [1, 1], [1])
     with pytest.raises(InvalidInput, match="mechanism of these trips"):
         trips.fit(gv.Trips(between_cells(1.0)).tally([0], [1]))
     with pytest.raises(InvalidInput, match="same mechanism"):

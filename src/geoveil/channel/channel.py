@@ -407,7 +407,7 @@ class Tally(Framed, Drawn, Shown, ReadOnly):
 
     def __init__(self, channel: Channel, counts: npt.ArrayLike) -> None:
         self.channel = checked_channel("channel", channel)
-        self._counts: IntArray = frozen(_whole_counts(counts, channel.report_count))
+        self._counts: IntArray = frozen(whole_counts(counts, channel.report_count))
 
     @property
     def operator(self) -> Operator:
@@ -482,10 +482,11 @@ class Tally(Framed, Drawn, Shown, ReadOnly):
         return f"Tally({number_of(self.total, 'report')} of {self.channel!r})"
 
 
-def _whole_counts(counts: Any, size: int) -> IntArray:
+def whole_counts(counts: Any, size: int, kind: str = "report") -> IntArray:
+    """So many counts, one per report or per other ``kind``, whose sum fits 64 bits with room."""
     array = without_gaps("counts", by_position("counts", counts))
     if array.shape != (size,):
-        raise InvalidInput(f"counts (shape {array.shape}) must have {size} entries, one per report")
+        raise InvalidInput(f"counts (shape {array.shape}) must have {size} entries, one per {kind}")
     if array.dtype.kind not in "iu" and (
         array.dtype.kind != "f" or not np.isfinite(array).all() or (array != np.floor(array)).any()
     ):

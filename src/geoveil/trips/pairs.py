@@ -10,7 +10,7 @@ import numpy.typing as npt
 import scipy
 
 from geoveil.arrays import FloatArray, IntArray, ReadOnly, frozen, indices
-from geoveil.channel.channel import Channel, checked_channel
+from geoveil.channel.channel import Channel, checked_channel, whole_counts
 from geoveil.channel.observed import TINY
 from geoveil.channel.operator import DenseOperator, Operator
 from geoveil.errors import InvalidInput, Unsupported, number_of
@@ -57,7 +57,7 @@ class TripTally(ReadOnly):
         begun = indices("origins", origins, size).ravel()
         ended = indices("destinations", destinations, size).ravel()
         check_both_ends(begun.size, ended.size)
-        often = np.ones(begun.size, np.int64) if counts is None else _checked(counts, begun.size)
+        often = whole_counts(np.ones(begun.size) if counts is None else counts, begun.size, "pair")
         coded, which = np.unique(begun * size + ended, return_inverse=True)
         total = np.zeros(coded.size, dtype=np.int64)
         np.add.at(total, which.ravel(), often)
@@ -115,13 +115,6 @@ def pairable(channel: Channel) -> Channel:
             f"reports of {channel!r} are not cells; use one that reports cells, such as gv.elastic(grid, …)"
         )
     return channel
-
-
-def _checked(counts: npt.ArrayLike, size: int) -> IntArray:
-    array = np.asarray(counts)
-    if array.shape != (size,) or array.dtype.kind not in "iu" or (array < 0).any():
-        raise InvalidInput(f"counts must be {size} whole numbers that are not negative, one a pair")
-    return array.astype(np.int64)
 
 
 @dataclass(frozen=True)
