@@ -1,9 +1,9 @@
 /** Estimates that a test plays: the service would need minutes to make those of large grids. */
 
-import type { Browser, Route } from "playwright-core";
+import type { Browser, Locator, Route } from "playwright-core";
 import { expect } from "vitest";
 import type { Estimate } from "../src/map/estimate.ts";
-import { operator, type Service } from "./server.ts";
+import { operator, type Service, type Tab } from "./server.ts";
 
 export const SPACE = { kind: "grid", rows: 4, columns: 6, cell_km: 1, box: [45.7, 4.8, 45.7359, 4.8771] } as const;
 
@@ -39,13 +39,17 @@ function played(side: number): { estimate: Estimate; counts: number[] } {
   }; // prettier-ignore
 }
 
-/** A map of so many cells a side, drawn, moved and read by an operator. */
-export async function seenLarge(browser: Browser, service: Service, side: number): Promise<void> {
+/** The map of an operator, and what it is drawn on. */
+export async function shown(
+  browser: Browser,
+  service: Service,
+  played: Estimate,
+  counts: number[],
+): Promise<{ tab: Tab; canvas: Locator }> {
   const id = await service.campaign();
-  const { estimate: large, counts } = played(side);
   const tab = await operator(browser, service);
   const answer = (value: unknown) => (route: Route) => route.fulfill({ json: value });
-  await tab.page.route(`**/api/campaigns/${id}/rounds/1/estimate`, answer(large));
+  await tab.page.route(`**/api/campaigns/${id}/rounds/1/estimate`, answer(played));
   await tab.page.route(`**/api/campaigns/${id}/counts?round=1`, answer({ counts, outside: 0 }));
   await tab.page.route(`**/api/campaigns/${id}`, async (route) => {
     const state = (await (await route.fetch()).json()) as object;
@@ -54,6 +58,13 @@ export async function seenLarge(browser: Browser, service: Service, side: number
   await tab.page.evaluate((to) => (location.hash = `#/${to}`), id);
   const canvas = tab.page.locator("canvas.map-canvas").first();
   await canvas.waitFor();
+  return { tab, canvas };
+}
+
+/** A map of so many cells a side, drawn, moved and read by an operator. */
+export async function seenLarge(browser: Browser, service: Service, side: number): Promise<void> {
+  const { estimate: large, counts } = played(side);
+  const { tab, canvas } = await shown(browser, service, large, counts);
   const box = (await canvas.boundingBox())!;
   await tab.page.mouse.move(box.x + 400, box.y + 200);
   await tab.page.mouse.down();

@@ -8,7 +8,7 @@ import { bytesOf, evenScale } from "../src/map/colours.ts";
 import { knownSquares, onScale } from "../src/map/estimate.ts";
 import { Cells } from "../src/map/grid.ts";
 import { launch } from "./browser.ts";
-import { estimate, seenLarge, SPACE } from "./large_map.ts";
+import { estimate, seenLarge, shown, SPACE } from "./large_map.ts";
 import { Service } from "./server.ts";
 
 test.each([false, true])("equal steps of the scale look equally far apart (dark: %s)", (dark) => {
@@ -88,3 +88,15 @@ beforeAll(async () => {
 afterAll(() => service?.end());
 
 test("a map of 64 cells a side is drawn, moved and read", () => seenLarge(browser, service, 64));
+
+test("degrees can be read on a cell of their own colour", async () => {
+  const { tab, canvas } = await shown(browser, service, estimate({}), new Array<number>(24).fill(4)); // all are darkest
+  for (let n = 0; n < 3; n++) await tab.page.getByRole("button", { name: "Closer" }).click();
+  const edge = (): Promise<number> =>
+    canvas.evaluate((canvas: HTMLCanvasElement) => {
+      const { data } = canvas.getContext("2d")!.getImageData(6, 60, 60, canvas.height - 140);
+      return data.filter((byte, at) => at % 4 === 1 && byte > 220).length; // green: cells and ink have little of it
+    });
+  await expect.poll(edge).toBeGreaterThan(100);
+  await tab.close();
+});

@@ -229,7 +229,7 @@ export class MapCanvas {
     else this.drawCells(look);
     drawOutlines(context, this.outlines, "lines", this.pixelOf([0, 0]), this.perKm);
     this.drawMarkedArea(look);
-    this.drawCoordinates(width, height, ink);
+    this.drawCoordinates(width, height, ink, look.backgroundColor);
     this.drawRectangles(look);
     this.drawScale(height, ink, look.backgroundColor);
     drawNorth(context, width, ink, look.backgroundColor);
@@ -292,30 +292,35 @@ export class MapCanvas {
     return area < 0 ? undefined : area;
   }
 
-  private drawCoordinates(width: number, height: number, ink: string): void {
+  private drawCoordinates(width: number, height: number, ink: string, ground: string): void {
     const { context } = this;
     const [lat, lng] = this.plane.toLatLng(this.middle);
     const step = niceStep((80 / this.perKm / 111) * 1.2);
     const stepLng = niceStep((110 / this.perKm / (111 * Math.max(0.05, Math.cos((lat * Math.PI) / 180)))) * 1.2);
     const decimals = Math.max(0, Math.ceil(-Math.log10(Math.min(step, stepLng))));
     context.font = "11px system-ui, sans-serif";
-    context.fillStyle = context.strokeStyle = ink;
-    context.lineWidth = 1;
+    context.fillStyle = ink;
+    context.strokeStyle = ground;
+    context.lineWidth = 3;
+    const write = (degrees: string, x: number, y: number): void => {
+      context.strokeText(degrees, x, y); // or it could not be read on a cell of the colour of ink
+      context.fillText(degrees, x, y);
+    };
     for (let n = -4; n <= 4; n++) {
       const atLng = (Math.round(lng / stepLng) + n) * stepLng;
       const [x] = this.pixelOf(this.plane.toPlane(lat, atLng, false));
       if (x > 60 && x < width - 40) {
-        tick(context, x, 0, x, 5);
+        context.fillRect(x - 0.5, 0, 1, 5);
         context.textAlign = "center";
         const turned = atLng > 180 ? atLng - 360 : atLng < -180 ? atLng + 360 : atLng;
-        context.fillText(`${fixed(turned, decimals)}°`, x, 17);
+        write(`${fixed(turned, decimals)}°`, x, 17);
       }
       const atLat = (Math.round(lat / step) + n) * step;
       const [, y] = this.pixelOf(this.plane.toPlane(atLat, lng, false));
       if (y > 30 && y < height - 50) {
-        tick(context, 0, y, 5, y);
+        context.fillRect(0, y - 0.5, 5, 1);
         context.textAlign = "left";
-        context.fillText(`${fixed(atLat, decimals)}°`, 8, y + 4);
+        write(`${fixed(atLat, decimals)}°`, 8, y + 4);
       }
     }
   }
@@ -463,13 +468,6 @@ function pathOf(shape: Shape): Path2D {
 
 function rectangleOf([a, b]: Pair, [c, d]: Pair): Rectangle {
   return [Math.min(a, c), Math.min(b, d), Math.max(a, c), Math.max(b, d)];
-}
-
-function tick(context: CanvasRenderingContext2D, x: number, y: number, toX: number, toY: number): void {
-  context.beginPath();
-  context.moveTo(x, y);
-  context.lineTo(toX, toY);
-  context.stroke();
 }
 
 function drawNorth(context: CanvasRenderingContext2D, width: number, ink: string, ground: string): void {
