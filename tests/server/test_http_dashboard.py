@@ -577,6 +577,15 @@ def test_districts_that_are_none_are_refused(service: InProcess) -> None:
     assert_problem(ask(service, "PUT", f"{CAMPAIGN}/backdrop", json=body), "invalid-geojson")
 
 
+def test_no_backdrop_is_kept_of_a_campaign_that_another_process_has_deleted(
+    service: InProcess,
+) -> None:
+    assert service.get(CAMPAIGN).status_code == 200  # from here on it is known
+    assert service.store.delete_campaign("lyon")
+    for method, given in (("PUT", {"json": STREETS}), ("DELETE", {})):
+        assert_problem(ask(service, method, f"{CAMPAIGN}/backdrop", **given), "unknown-campaign")
+
+
 def test_a_backdrop_may_be_long_and_not_too_long(
     service: InProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:

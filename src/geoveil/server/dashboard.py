@@ -365,16 +365,18 @@ async def put_backdrop(service: Service, request: Request) -> Response:
     """What the pages draw behind the cells."""
     campaign = await service.existing(request)
     body = await service.body(request.scope, request.receive, limit_bytes=BACKDROP_BYTES)
-    backdrop = await service.working(backdrop_of, body)
-    await service.blocking(service.store.keep_backdrop, campaign, backdrop)
-    return Response(status_code=204, headers={"cache-control": "no-store"})
+    return await _keep(service, campaign, await service.working(backdrop_of, body))
 
 
 @operators("DELETE /api/campaigns/{campaign}/backdrop", {204: ("It is gone.", {})})
 async def delete_backdrop(service: Service, request: Request) -> Response:
     """Draw nothing behind the cells any more."""
-    campaign = await service.existing(request)
-    await service.blocking(service.store.keep_backdrop, campaign, None)
+    return await _keep(service, await service.existing(request), None)
+
+
+async def _keep(service: Service, campaign: str, backdrop: bytes | None) -> Response:
+    if not await service.blocking(service.store.keep_backdrop, campaign, backdrop):
+        raise Problem("unknown-campaign", "the campaign was deleted meanwhile")
     return Response(status_code=204, headers={"cache-control": "no-store"})
 
 
