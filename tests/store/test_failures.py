@@ -312,10 +312,15 @@ def test_an_old_library_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         "mysql://x/y",
         "sqlite:store.db",
         "sqlite:///",
+        "sqlite:///:memory:",
         "no/such/folder/store.db",
         "postgresql://host/name?nonsense=1",
     ],
 )
-def test_addresses_that_name_no_store(address: str) -> None:
+def test_addresses_that_name_no_store(
+    address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
     with pytest.raises(InvalidInput, match="store"):
         open_store(address)
+    assert not list(tmp_path.iterdir())

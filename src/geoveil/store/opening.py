@@ -63,7 +63,7 @@ def sqlite_path(address: str) -> Path:
         if not rest.startswith("///"):
             raise InvalidInput("store must be sqlite:///path, with three slashes before the path")
         address = unquote(rest.removeprefix("///"))
-    if not address:
+    if address in ("", ":memory:"):
         raise InvalidInput("store must name a file, such as sqlite:///counts.db")
     return Path(address)
 
