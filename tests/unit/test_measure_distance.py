@@ -16,6 +16,7 @@ from geoveil.channel.joint import JointChannel
 from geoveil.errors import InvalidInput, Unsupported
 from geoveil.measure import expected_loss, mean_distance_km
 from geoveil.space.grid import Grid, Line
+from geoveil.space.masked_grid import MaskedGrid
 from geoveil.space.space import RadialLoss, Space, distance_km, squared_distance_km2
 
 GRID = Grid(rows=3, columns=4, cell_km=0.5)
@@ -184,6 +185,29 @@ def test_a_mean_distance_where_some_report_cells_of_the_rim() -> None:
     means = [gv.mean_distance_km(part) for part in parts]
     both = gv.StackedChannel(parts, [0.25, 0.75])
     assert gv.mean_distance_km(both) == pytest.approx(0.25 * means[0] + 0.75 * means[1])
+
+
+MASKED = MaskedGrid(CITY, np.arange(12).reshape(3, 4) % 5 != 0)
+
+
+@pytest.mark.parametrize("camouflage", [0.0, 0.5])
+@pytest.mark.parametrize("space", [CITY, MASKED, gv.Grid(rows=1, columns=7, cell_km=0.3)])
+def test_distances_looked_up_by_offset_are_those_of_every_pair(
+    space: Space, camouflage: float
+) -> None:
+    mechanism = gv.elastic(space, epsilon_per_km=2.0, camouflage=camouflage, between="positions")
+    assert isinstance(mechanism, gv.PositionalElastic)
+    points, by_pairs = mechanism.centres.points_km, np.zeros((2, space.size))
+    reports = np.random.default_rng(5).permutation(mechanism.report_count)
+    for inside, share in zip(*mechanism.all_over, strict=True):
+        places = points[: space.size] + inside * mechanism.space.cell_km
+        for part, rows in mechanism._rows_from(places):
+            for sums, named in zip(by_pairs, (points, points[reports]), strict=True):
+                apart = np.linalg.norm(places[part, None] - named, axis=-1)
+                sums[part] += share * (rows * np.square(apart)).sum(axis=1)
+    np.testing.assert_allclose(mechanism.mean_of_distance(np.square), by_pairs[0], rtol=1e-12)
+    moved = mechanism.mean_of_distance_to(reports, np.square)
+    np.testing.assert_allclose(moved, by_pairs[1], rtol=1e-12)
 
 
 @pytest.mark.parametrize("epsilon_cells", [1.0, 7.0])

@@ -158,6 +158,15 @@ class Lattice:
         up, right = np.meshgrid(*ranges, indexing="ij")
         return right, up
 
+    def lengths_km(self, away_km: FloatArray, pitch_km: float) -> FloatArray:
+        """(k, 2) ways east and north → (k, 2·rows − 1, 2·columns − 1): how long each is with every offset
+        between two places added, the farthest south-west first."""
+        east, north = (
+            pitch_km * self.step * np.arange(1 - size, size) + away_km[:, axis, None]
+            for axis, size in enumerate((self.columns, self.rows))
+        )
+        return np.hypot(east[:, None, :], north[:, :, None])
+
     def spread(self, values: FloatArray) -> FloatArray:
         """(…, n) values of places → (…, rows, columns), zero where there is none."""
         array = values

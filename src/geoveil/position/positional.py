@@ -24,6 +24,7 @@ from geoveil.position.spread import (
     PlacesInCells,
     SpreadKernel,
     kernel_by_rows,
+    means_by_offset,
     spread_kernel,
 )
 from geoveil.position.whole_law import LONGEST_TABLE, WholeLaw
@@ -312,22 +313,23 @@ class PositionalElastic(Mechanism):
 
     def mean_of_distance(self, function: Callable[[FloatArray], FloatArray]) -> FloatArray:
         """Σ_y of f(distance from a position of the cell to the centre of y), people spread evenly."""
-        return self._mean_of_distance(self.centres.points_km, function)
+        return self.mean_of_distance_to(np.arange(self.report_count), function)
 
     def mean_of_distance_to(
         self, cells: IntArray, function: Callable[[FloatArray], FloatArray]
     ) -> FloatArray:
-        return self._mean_of_distance(self.centres.points_km[cells], function)
-
-    def _mean_of_distance(
-        self, reported_km: FloatArray, function: Callable[[FloatArray], FloatArray]
-    ) -> FloatArray:
-        """``reported_km`` (reports, 2) is what every report stands for."""
-        middle, total = self.centres.points_km[: self.space.size], np.zeros(self.space.size)
+        points, total = self.centres.points_km, np.zeros(self.space.size)
         for inside, share in zip(*self.all_over, strict=True):
-            places = middle + inside * self.space.cell_km
+            away = inside * self.space.cell_km
+            if self.centres.lattice is not None:
+                means = means_by_offset(
+                    self.centres, self.cone, self.weights, away, cells, function
+                )
+                total += share * means
+                continue
+            places = points + away
             for part, rows in self._rows_from(places):
-                apart = places[part, None] - reported_km
+                apart = places[part, None] - points[cells]
                 means = (rows * function(np.hypot(apart[..., 0], apart[..., 1]))).sum(axis=1)
                 total[part] += share * means
         return total

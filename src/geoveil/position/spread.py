@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cached_property
 from typing import NamedTuple
 
@@ -26,6 +26,8 @@ _NOISE = 1e-15
 """What an FFT product may be off by, in units of the norms of its factors."""
 _TOGETHER = 1 << 13
 """Pairs of places that the kernel is computed for at once."""
+_LOOKED_UP = 1 << 17
+"""Pairs of places that it is looked up for at once."""
 
 
 class Layer(NamedTuple):
@@ -75,6 +77,39 @@ def kernel_by_rows(
     for start in range(0, len(places), step):
         part = slice(start, start + step)
         yield part, kernel_between(cone, places[part, None], others)
+
+
+def means_by_offset(
+    centres: Centres,
+    cone: RoundedCone,
+    weights: IntArray,
+    away_km: FloatArray,
+    reported: IntArray,
+    function: Callable[[FloatArray], FloatArray],
+) -> FloatArray:
+    """(cells,): Σ_y P(y|x)·f(|x − z_y|) from a position x in every cell of a grid, that far from its middle,
+    where a report y stands for the place ``reported[y]``.
+
+    The kernel and f are computed once for every offset between two cells, and looked up for each pair.
+    """
+    lattice = centres.lattice
+    if lattice is None:
+        raise InvalidInput("only the cells of a grid are all alike")
+    middle = centres.points_km[: lattice.inner]
+    moved = (np.clip(middle + away_km, *centres.rectangle_km) - middle).round(12)
+    ways, which = np.unique(moved, axis=0, return_inverse=True)  # one, but for cells at an edge
+    near = cone.values(lattice.lengths_km(ways, centres.pitch_km))
+    far = function(lattice.lengths_km(away_km[None], centres.pitch_km)[0])
+    number = lattice.cells @ (2 * lattice.columns - 1, 1)
+    first = number[: lattice.inner, None] + far.size // 2
+    means, step = np.empty(lattice.inner), max(1, _LOOKED_UP // centres.size)
+    for start in range(0, lattice.inner, step):
+        part = slice(start, start + step)
+        offset = first[part] - number
+        rows = near.take(offset + which.ravel()[part, None] * far.size)
+        losses = far.take(first[part] - number[reported])
+        means[part] = (rows * losses) @ weights / (rows @ weights)
+    return means
 
 
 class SpreadKernel(Operator):
