@@ -28,6 +28,7 @@ class TrueShares:
 
     shares: FloatArray
     places: int | None = None
+    bad_rows: int = 0
     outside: OutsideCount = field(default_factory=lambda: OutsideCount("drop"))
     if_clamped: FloatArray | None = None
     """The shares, had every place outside gone to the nearest cell."""
@@ -98,6 +99,7 @@ def command(
         "cells": result.space.size,
         "unit": result.space.unit,
         "true_places": truth.places,
+        "bad_rows_dropped": truth.bad_rows,
         "outside_dropped": truth.outside.dropped,
         "outside_clamped": truth.outside.clamped,
         "estimate_looks_clamped": clamped,
@@ -142,7 +144,7 @@ def _counted(
         progress.update(reader.fraction, number_of(locations.read, "row"))
     locations.check(outside)
     total = int(counts.sum())
-    return TrueShares(counts / total, total, outside, clamped / clamped.sum())
+    return TrueShares(counts / total, total, locations.bad, outside, clamped / clamped.sum())
 
 
 def _distance(other: FloatArray, truth: FloatArray, space: gv.Space) -> dict[str, float | None]:

@@ -87,7 +87,7 @@ class Request:
         ``reports`` is the machines' name of the number of reports; lines go before and after the rest.
         """
         console.warn_of_outside(summary.outside)
-        bad, spend, who = summary.bad_rows_dropped, summary.spend, ""
+        spend, who = summary.spend, ""
         trips, limit = self.rows.trips is not None, self.rows.limit
         largest, cost = None if spend is None else spend.largest, mechanism.guarantee
         if trips and cost is not None:
@@ -98,7 +98,7 @@ class Request:
             "output": self.output,
             "rows_read": summary.rows_read,
             reports: summary.reports,
-            "bad_rows_dropped": bad,
+            "bad_rows_dropped": summary.bad_rows_dropped,
             "outside_dropped": summary.outside.dropped,
             "outside_clamped": summary.outside.clamped,
             "per_person": spend_values(spend, cost),
@@ -107,7 +107,6 @@ class Request:
         }
         lines: dict[str, str | None] = {
             **first,
-            "left out": f"{bad:,} without usable values" if bad else "",
             "outside": summary.outside.sentence(),
             "mechanism": repr(mechanism),
             **choices.promise_in_words(mechanism, largest, who=who, trips=trips),

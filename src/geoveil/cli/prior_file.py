@@ -15,7 +15,7 @@ from geoveil.space.space import MapSpace, Space
 from geoveil.table import results, streamed
 from geoveil.table.amounts import Districts, Raster, is_raster, read_districts, read_raster
 from geoveil.table.columns import cell_numbers, marks_thousands, numbers
-from geoveil.table.locations import Extent, Reading, list_columns
+from geoveil.table.locations import Extent, Reading, list_columns, tell_bad_rows
 from geoveil.table.reader import TableReader
 
 _MANY_OUTSIDE = 0.01
@@ -95,10 +95,12 @@ class PriorFile:
     ) -> results.Result:
         """Rows that are places, put into the cells of a map."""
         amounts = results.amount_column(reader, self.column)
-        parts, extent = list(reading.locations(reader, keep=[amounts])), Extent()
+        table, extent = reading.locations(reader, keep=[amounts]), Extent()
+        parts = list(table)
         for part in parts:
             extent.add(part.lat, part.lng)
         extent.check(self.source)
+        tell_bad_rows(self.source, table.bad, table.read)
         space = on or area.grid(None if area.is_chosen else extent.box(self.source))
         if not isinstance(space, MapSpace):
             raise InvalidFile(

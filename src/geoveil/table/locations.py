@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import re
 from collections.abc import Callable, Iterator, Sequence
@@ -191,6 +192,16 @@ REMEDY = "correct it, or drop bad rows (--bad-rows drop)"
 """What to do about a row that cannot be used."""
 
 
+def tell_bad_rows(name: str, bad: int, read: int, lacking: str = "usable values") -> None:
+    """Note how many of the rows read from the table ``name`` were left out, where some were."""
+    if bad:
+        have, were = ("has", "was") if bad == 1 else ("have", "were")
+        words = (
+            f"{bad:,} of {number_of(read, 'row')} of {name} {have} no {lacking} and {were} left out"
+        )
+        logging.getLogger("geoveil.notes").info(words)
+
+
 class TripEnd(NamedTuple):
     """The columns that say where trips ended; ``None``: found by their usual names."""
 
@@ -296,7 +307,10 @@ class LocationTable:
         self._bad += bad
 
     def check(self, outside: OutsideCount) -> None:
-        """Refuse a table, read to its end, without a usable row or without a place on the map."""
+        """Refuse a table, read to its end, without a usable row or without a place on the map.
+
+        How many rows were left out is noted.
+        """
         if self.read == 0:
             raise InvalidFile(f"{self.name} must have at least one row; it has none")
         if self.read == self.bad:
@@ -309,6 +323,7 @@ class LocationTable:
         if advice == SWAPPED:
             advice = f"{advice}: {self._swap}, or write the box as south,west,north,east"
         outside.check(self.name, advice or f"{self._columns}, and is it the right map?")
+        tell_bad_rows(self.name, self.bad, self.read)
 
     @property
     def _swap(self) -> str:

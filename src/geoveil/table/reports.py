@@ -22,7 +22,7 @@ from geoveil.document.slots import DAYS, MOST_SLOTS, Slots
 from geoveil.errors import InvalidFile, InvalidInput, Unsupported
 from geoveil.space import AnyGrid, MapSpace, OutsideCount
 from geoveil.table import locations
-from geoveil.table.columns import cell_numbers, entries, is_said, numbers
+from geoveil.table.columns import arrow_numbers, cell_numbers, entries, is_said, numbers
 from geoveil.table.locations import Reading
 from geoveil.table.reader import TableReader
 
@@ -135,15 +135,8 @@ def reported(
                 f"{reader.name} must have the columns {what}, one for each end of a trip; make it with "
                 "geoveil obfuscate --trips"
             )
-        rows, why = 0, "; was the file made by another mechanism?"
-        if channel.report_count > space.size:
-            why = f", of which {space.size} and up lie beside the map{why}"
-        for batch in reader.batches(ends, beside):
-            columns = [numbers(batch.column(name)) for name in ends]
-            about = (channel.report_count, reader.name, why, rows)
-            by_end = [cell_numbers(column, *about) for column in columns]
-            yield np.stack(by_end, axis=1) if trips else by_end[0], batch
-            rows += batch.num_rows
+        for cells, batch in _cells_of(reader, channel, reading.bad_rows == "drop", ends, beside):
+            yield cells if trips else cells[:, 0], batch
         return
     if not isinstance(space, MapSpace):
         required = f"columns {what}" if trips else "a column 'cell'"
@@ -157,6 +150,28 @@ def reported(
         yield cells, part.others
     if table.read:
         table.check(outside)
+
+
+def _cells_of(
+    reader: TableReader, channel: Channel, drop: bool, ends: Sequence[str], beside: Sequence[str]
+) -> Iterator[tuple[IntArray, pa.RecordBatch]]:
+    """(rows, ends): the cells that columns name; where bad rows drop, those that have no number.
+
+    A number that is no cell's is no bad row: it says that another mechanism made the file.
+    """
+    rows, bad, why = 0, 0, "; was the file made by another mechanism?"
+    if channel.report_count > channel.space.size:
+        why = f", of which {channel.space.size} and up lie beside the map{why}"
+    for batch in reader.batches(ends, beside):
+        columns = np.stack([numbers(batch.column(name)) for name in ends], axis=1)
+        known: BoolArray = np.asarray(np.isfinite(columns).all(axis=1) | (not drop))
+        checked = np.where(known[:, None], columns, 0.0)
+        about = (channel.report_count, reader.name, why, rows)
+        cells = [cell_numbers(column, *about)[known] for column in checked.T]
+        yield np.stack(cells, axis=1), batch.take(arrow_numbers(np.flatnonzero(known)))
+        rows += known.size
+        bad += int(np.count_nonzero(~known))
+    locations.tell_bad_rows(reader.name, bad + reader.refused, rows + reader.refused)
 
 
 def count_reports(
@@ -352,25 +367,28 @@ def read_persons(
     *,
     advance: Advance = lambda rows: None,
 ) -> PersonReports:
-    """The reports of a file by the entries of a column; rows without an entry are refused."""
+    """The reports of a file by the entries of a column; rows without one are refused, or left out as bad."""
     locations.check_column(reader.columns, column, reader.name)
     by_person: dict[str, list[int]] = {}
-    rows = 0
+    rows = nobody = 0
     for cells, batch in reported(reader, channel, reading, OutsideCount("clamp"), beside=[column]):
         different, which = entries(batch.column(column), reader.name)
-        unnamed = np.flatnonzero(np.array([not is_said(entry) for entry in different])[which])
-        if unnamed.size:
+        named = np.array([is_said(entry) for entry in different])[which]
+        unnamed = np.flatnonzero(~named)
+        if unnamed.size and reading.bad_rows == "raise":
             raise InvalidFile(
                 f"row {rows + int(unnamed[0]) + 1} of {reader.name} must name a person in column "
                 f"{column!r}; it names none"
             )
+        nobody += unnamed.size
         names = [_person(entry) for entry in different]
-        for cell, name in zip(cells.tolist(), which.tolist(), strict=True):
+        for cell, name in zip(cells[named].tolist(), which[named].tolist(), strict=True):
             by_person.setdefault(names[name], []).append(cell)
         rows += which.size
         advance(rows)
-    if not rows:
+    if not by_person:
         raise InvalidFile(f"{reader.name} must have at least one report; it has none")
+    locations.tell_bad_rows(reader.name, nobody, rows, f"person in {column!r}")
     return PersonReports(channel, by_person)
 
 

@@ -303,6 +303,8 @@ def read_cells(reader: TableReader, column: str | None = None) -> Result:
 def read_numbers(reader: TableReader, names: Sequence[str]) -> dict[str, FloatArray]:
     """Whole columns of an open table, as numbers."""
     batches = list(reader.batches(names))
+    rows = sum(batch.num_rows for batch in batches)
+    locations.tell_bad_rows(reader.name, reader.refused, rows + reader.refused)
     return {
         name: np.concatenate([numbers(batch.column(name)) for batch in batches] or [np.empty(0)])
         for name in names

@@ -58,7 +58,6 @@ class ConsecutiveTrips:
         )
         self._within_s = positive("within_hours", within_hours) * _HOUR_S
         self._drop = reading.bad_rows == "drop"
-        self._untimed = 0
         self._visits = LocationTable(reader, reading, keep=[self._time], person=person)
         self.name = reader.name
 
@@ -70,7 +69,7 @@ class ConsecutiveTrips:
     @property
     def bad(self) -> int:
         """How many of them were left out, without a usable place, person or time."""
-        return self._visits.bad + self._untimed
+        return self._visits.bad
 
     def check(self, outside: OutsideCount) -> None:
         """Refuse a table, read to its end, without a trip."""
@@ -98,7 +97,7 @@ class ConsecutiveTrips:
                     f"{self._time!r}, such as 2026-05-01T08:30Z, or seconds, not milliseconds or days; "
                     f"{REMEDY}"
                 )
-            self._untimed += int(np.count_nonzero(~timed))
+            self._visits.count_elsewhere(0, int(np.count_nonzero(~timed)))
             rows += times.size
             visits.append(tuple(some[timed] for some in (who[which], times, part.lat, part.lng)))
             others = part.others
