@@ -121,13 +121,19 @@ def test_rows_outside_are_left_out_and_counted(tmp_path: Path) -> None:
 def test_marks_for_thousands_do_not_pass_for_decimal_points(
     people: list[str], said: str, tmp_path: Path
 ) -> None:
-    census = tmp_path / "census.csv"
+    census, cells, stored = (tmp_path / name for name in ("a.csv", "b.csv", "c.parquet"))
     rows = [f"48,83{k};2,28{k};{amount}" for k, amount in enumerate(people, start=2)]
     census.write_text("\n".join(["lat;lng;population", *rows]))
+    rows = [f"{k};{amount}" for k, amount in enumerate(people)]
+    cells.write_text("\n".join(["cell;population", *rows]))
+    columns = {"lat": [48.832, 48.833], "lng": [2.282, 2.283]}
+    amounts = pa.array(people, pa.large_string())
+    pq.write_table(pa.table({**columns, "population": amounts}), stored)
     words = ["--column", "population", "--delimiter", ";", *BOX, "-o", tmp_path / "mechanism.json"]
-    stderr = design("--prior", census, *words).stderr
-    assert said in stderr
-    assert said or "warning" not in stderr
+    for prior in (census, cells, stored):
+        stderr = design("--prior", prior, *words).stderr
+        assert said in stderr
+        assert said or "warning" not in stderr
 
 
 POLYGON = {

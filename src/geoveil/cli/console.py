@@ -107,7 +107,8 @@ class LibraryNotes(logging.Handler):
         self._logger = logging.getLogger("geoveil.notes")
 
     def emit(self, record: logging.LogRecord) -> None:
-        Console().note(record.getMessage())
+        say = Console().note if record.levelno < logging.WARNING else Console().warn
+        say(record.getMessage())
 
     def __enter__(self) -> None:
         self._before = self._logger.level

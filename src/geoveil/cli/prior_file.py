@@ -14,7 +14,7 @@ from geoveil.errors import InvalidFile, number_of
 from geoveil.space.space import MapSpace, Space
 from geoveil.table import results, streamed
 from geoveil.table.amounts import Districts, Raster, is_raster, read_districts, read_raster
-from geoveil.table.columns import cell_numbers, marks_thousands, numbers
+from geoveil.table.columns import cell_numbers
 from geoveil.table.locations import Extent, Reading, list_columns, tell_bad_rows
 from geoveil.table.reader import TableReader
 
@@ -86,7 +86,7 @@ class PriorFile:
     def _cells(self, reader: TableReader, space: Space) -> results.Result:
         """Rows that name cells of a map which the file does not have."""
         amounts = results.amount_column(reader, self.column)
-        table = results.read_numbers(reader, ["cell", amounts])
+        table = results.read_numbers(reader, ["cell", amounts], amounts)
         cells = cell_numbers(table["cell"], space.size, self.source, f" of {space!r}")
         return self._result(space, cells, table[amounts], amounts)
 
@@ -109,13 +109,7 @@ class PriorFile:
         lat = np.concatenate([part.lat for part in parts])
         lng = np.concatenate([part.lng for part in parts])
         written = [part.others.column(amounts) for part in parts]
-        values = np.concatenate([numbers(column) for column in written])
-        results.checked_amounts(values, amounts, self.source)
-        if marks_thousands(written):
-            console.warn(
-                f"points of column {amounts!r} of {self.source} look like marks for thousands and are read "
-                "as decimal ones; write numbers without such marks"
-            )
+        values = results.checked_amounts(written, amounts, self.source)
         cells, inside = space.nearest_cells(lat=lat, lng=lng)
         self._tell_outside(int(np.count_nonzero(~inside)), inside.size, console)
         result = self._result(space, cells[inside], values[inside], amounts)
@@ -139,8 +133,7 @@ class PriorFile:
     def _result(
         self, space: Space, cells: IntArray, values: FloatArray, column: str
     ) -> results.Result:
-        amounts = results.checked_amounts(values, column, self.source)
-        people = np.bincount(cells, weights=amounts, minlength=space.size)
+        people = np.bincount(cells, weights=values, minlength=space.size)
         name = f"column {column!r} of {self.source}"
         return results.Result(space, prior_over(people, space.size, name=name))
 

@@ -84,7 +84,7 @@ def numbers(values: pa.Array, *, degrees: bool = False) -> FloatArray:
     if pa.types.is_dictionary(values.type):
         values = values.dictionary_decode()
     kind = str(values.type)
-    if "string" in kind or kind in ("binary", "large_binary", "binary_view"):
+    if is_text(values.type):
         try:
             values = pc.cast(pc.cast(values, pa.string()), pa.float64())
         except pa.ArrowInvalid:  # some entry is no number: the slow way
@@ -99,21 +99,28 @@ def numbers(values: pa.Array, *, degrees: bool = False) -> FloatArray:
     return numpy_floats(pc.cast(values, pa.float64(), safe=False))
 
 
-def marks_thousands(columns: Sequence[pa.Array]) -> bool:
-    """Whether texts look like whole numbers with points for thousands: 1.204 beside 812, and never 81.2.
+def is_text(kind: pa.DataType) -> bool:
+    """Whether a column of this type holds texts, or the bytes of texts."""
+    return "string" in str(kind) or str(kind) in ("binary", "large_binary", "binary_view")
 
-    >>> [marks_thousands([arrow_texts(texts)]) for texts in (["812", "1.204"], ["812", "81.2"])]
-    [True, False]
+
+def marked_row(columns: Sequence[pa.Array]) -> int | None:
+    """The first text with a point for thousands, where all look like whole numbers: 1.204 beside 812.
+
+    >>> [marked_row([arrow_texts(texts)]) for texts in (["812", "1.204"], ["812", "81.2"])]
+    [1, None]
     """
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    texts = [column for column in columns if pa.types.is_string(column.type)]
-    values = pa.chunked_array(texts, pa.string())
+    texts = [column.cast(pa.binary()) for column in columns if is_text(column.type)]
+    values = pa.chunked_array(texts, pa.binary())
     whole = pc.match_substring_regex(values, r"^\s*[0-9]{1,3}\s*$")
     marked = pc.match_substring_regex(values, r"^\s*[1-9][0-9]{0,2}\.[0-9]{3}\s*$")
-    found = pc.any(whole), pc.any(marked), pc.all(pc.or_(whole, marked))
-    return all(scalar.as_py() for scalar in found)
+    if not (pc.any(whole).as_py() and pc.all(pc.or_(whole, marked)).as_py()):
+        return None
+    row = int(pc.index(marked, pa.scalar(True)).as_py())
+    return None if row < 0 else row
 
 
 def cell_numbers(values: FloatArray, size: int, name: str, why: str, before: int = 0) -> IntArray:

@@ -9,7 +9,7 @@ import numpy as np
 
 from geoveil.arrays import FloatArray, IntArray
 from geoveil.errors import InvalidFile
-from geoveil.table.columns import numbers
+from geoveil.table.columns import marked_row, numbers
 from geoveil.table.locations import find_column, list_columns
 from geoveil.table.reader import open_table
 
@@ -49,7 +49,7 @@ def read_counts(path: str, *, format: str | None = None, delimiter: str = ",") -
             f"{list_columns(file.names)}"
         )
     first, *others = file.names
-    counts = np.stack([file.numbers(name) for name in others])
+    counts = np.stack([file.numbers(name, counts=True) for name in others])
     return CountTable(first, file.places(), tuple(others), counts)
 
 
@@ -101,7 +101,7 @@ def read_history(
     file = _Columns(path, format, delimiter)
     if not any(name.strip().lower() in PERSON for name in file.names):
         order = file.order(table.places)
-        past = [file.numbers(name) for name in file.names[1:]]
+        past = [file.numbers(name, counts=True) for name in file.names[1:]]
         if not past or (np.stack(past) < 0).any():
             raise InvalidFile(f"{path} must have a column of past counts, none negative")
         visits = np.sum(past, axis=0)[order] + 1.0
@@ -140,13 +140,24 @@ class _Columns:
         """A column as texts."""
         return list(map(str, self._table.column(name).to_pylist()))
 
-    def numbers(self, name: str) -> FloatArray:
-        """A column as numbers; the first row that holds none is named."""
-        values = numbers(self._table.column(name).combine_chunks())
+    def numbers(self, name: str, *, counts: bool = False) -> FloatArray:
+        """A column as numbers; the first row that holds none is named.
+
+        Marks for thousands are refused in ``counts``, and in what is no probability.
+        """
+        written = self._table.column(name).combine_chunks()
+        values = numbers(written)
         wrong = np.flatnonzero(~np.isfinite(values))
         if wrong.size:
             raise InvalidFile(
-                f"column {name!r} of {self.path} must hold numbers only; row {wrong[0] + 1} does not"
+                f"column {name!r} of {self.path} must hold numbers only; row {wrong[0] + 1} does not: write "
+                "them with a decimal point, and without marks for thousands"
+            )
+        row = marked_row([written])
+        if row is not None and (counts or values.max() > 1.0):
+            raise InvalidFile(
+                f"column {name!r} of {self.path} must hold numbers only; row {row + 1} seems to have a "
+                "mark for thousands"
             )
         return values
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import IO, Any, TypeVar
+from typing import IO, TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -21,8 +22,11 @@ from geoveil.estimate.identifiability import Identifiability
 from geoveil.files import file_name
 from geoveil.space import Points, Space, space_from_dict
 from geoveil.table import locations, streamed, writer
-from geoveil.table.columns import numbers
+from geoveil.table.columns import marked_row, numbers
 from geoveil.table.reader import Format, TableReader, open_table
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 VERSION = 1
 """Of the description that a file of results carries; a reader refuses any other."""
@@ -282,8 +286,8 @@ def read_cells(reader: TableReader, column: str | None = None) -> Result:
     amounts = amount_column(reader, column)
     others = _OTHERS if column is None else _OTHERS[:3]
     names = [name for name in dict.fromkeys((*others, amounts)) if name in reader.columns]
-    table = read_numbers(reader, names)
-    table["share"] = checked_amounts(table.pop(amounts), amounts, reader.name)
+    table = read_numbers(reader, names, amounts)
+    table["share"] = table.pop(amounts)
     rows = table["share"].size
     if not rows:
         raise InvalidFile(f"{reader.name} must have one row for each cell; it has none")
@@ -300,15 +304,18 @@ def read_cells(reader: TableReader, column: str | None = None) -> Result:
         raise InvalidFile(f"{reader.name}: {problem}") from None
 
 
-def read_numbers(reader: TableReader, names: Sequence[str]) -> dict[str, FloatArray]:
-    """Whole columns of an open table, as numbers."""
+def read_numbers(reader: TableReader, names: Sequence[str], amounts: str) -> dict[str, FloatArray]:
+    """Whole columns of an open table, as numbers; that of ``amounts``, which is one of them, is checked."""
     batches = list(reader.batches(names))
     rows = sum(batch.num_rows for batch in batches)
     locations.tell_bad_rows(reader.name, reader.refused, rows + reader.refused)
-    return {
-        name: np.concatenate([numbers(batch.column(name)) for batch in batches] or [np.empty(0)])
-        for name in names
-    }
+    columns = {name: [batch.column(name) for batch in batches] for name in names}
+    read = {name: _joined(column) for name, column in columns.items() if name != amounts}
+    return {**read, amounts: checked_amounts(columns[amounts], amounts, reader.name)}
+
+
+def _joined(column: Sequence[pa.Array]) -> FloatArray:
+    return np.concatenate([np.empty(0), *map(numbers, column)])
 
 
 OF_ESTIMATES = {
@@ -344,13 +351,19 @@ def amount_column(reader: TableReader, column: str | None) -> str:
     return locations.check_column(reader.columns, column or "share", reader.name)
 
 
-def checked_amounts(values: FloatArray, column: str, path: str) -> FloatArray:
-    """Numbers of at least 0, the first other one named by its row."""
+def checked_amounts(written: Sequence[pa.Array], column: str, path: str) -> FloatArray:
+    """Numbers of at least 0, the first other one named by its row; a warning where some may have marks."""
+    values = _joined(written)
     wrong = np.flatnonzero(~((values >= 0) & np.isfinite(values)))
     if wrong.size:
         raise InvalidFile(
             f"column {column!r} of {path} must hold numbers of at least 0; row {wrong[0] + 1} does not: "
             "write them with a decimal point, and without marks for thousands"
+        )
+    if (row := marked_row(written)) is not None:
+        logging.getLogger("geoveil.notes").warning(
+            f"points of column {column!r} of {path}, as in row {row + 1}, look like marks for thousands and "
+            "are read as decimal ones; write numbers without such marks",
         )
     return values
 
