@@ -170,19 +170,73 @@ def test_products_by_fft_are_those_by_matrix() -> None:
     assert np.allclose(by_fft._pull(np.ones(3)), by_matrix._pull(np.ones(3)), rtol=1e-9)
 
 
-def test_between_positions_the_spots_are_quarters_and_average_to_cells() -> None:
-    channel = gv.elastic(MAP, epsilon_per_km=1.0)
+LIMITS = gv.Grid.from_polygon(
+    {
+        "type": "Polygon",
+        "coordinates": [[[2.3, 48.83], [2.36, 48.83], [2.36, 48.87], [2.3, 48.83]]],
+    },
+    cell_km=1.0,
+)
+
+
+@pytest.mark.parametrize("space", [MAP, LIMITS], ids=["box", "limits"])
+def test_between_positions_the_spots_are_quarters_and_average_to_cells(
+    space: gv.Grid | gv.MaskedGrid,
+) -> None:
+    channel = gv.elastic(space, epsilon_per_km=1.0)
     spots = Spots.of(channel)
-    assert spots.size == 4 * MAP.size
-    rows = spots.operator.matrix().reshape(4, MAP.size, -1)
+    assert spots.size == 4 * space.size
+    rows = spots.operator.matrix().reshape(4, space.size, -1)
+    at = channel.laws_from(3, np.array([[-0.25, -0.25], [0.25, 0.25]]))
+    assert rows[[0, 3], 3] == pytest.approx(at, rel=0.02)
     assert np.allclose(rows.sum(axis=-1), 1.0)
     assert np.abs(rows.mean(axis=0) - channel.matrix()).max() < 0.006
     assert np.abs(rows[0] - channel.matrix()).max() > 0.03
     flows = np.arange(float(spots.size**2))
     assert spots.between_cells(flows).sum() == pytest.approx(flows.sum())
     assert spots.between_cells(flows)[1, 2] == pytest.approx(
-        flows.reshape(spots.size, -1)[1 :: MAP.size, 2 :: MAP.size].sum()
+        flows.reshape(spots.size, -1)[1 :: space.size, 2 :: space.size].sum()
     )
+
+
+def test_hexagons_have_the_spots_at_which_their_law_is_averaged() -> None:
+    pytest.importorskip("h3")
+    ring = [[2.28, 48.83], [2.40, 48.83], [2.40, 48.89], [2.28, 48.89], [2.28, 48.83]]
+    space = gv.Hexagons({"type": "Polygon", "coordinates": [ring]}, resolution=7)
+    channel = gv.elastic(space, epsilon_per_km=1.0, between="positions")
+    spots = Spots.of(channel)
+    assert spots.size == 3 * space.size
+    rows = spots.operator.matrix().reshape(3, space.size, -1)
+    assert rows.mean(axis=0) == pytest.approx(channel.matrix(), rel=1e-9)
+    places = spots.centres_km.reshape(3, space.size, -1)
+    assert places.mean(axis=0) == pytest.approx(space.centres)
+    block = spots.blocks(2).reshape(3, space.size)
+    assert (block == block[0]).all()
+    apart, stay = spots.classes(np.multiply([1e-6, 1.2], spots.cell_km)), np.eye(space.size)
+    assert ((apart == 0) == stay).all()
+    assert (apart == 1).sum(axis=1).max() == 6  # all around
+
+
+@pytest.mark.parametrize("most", [2_048, 50])
+def test_short_trips_over_a_border_within_limits_are_not_taken_for_staying(
+    monkeypatch: pytest.MonkeyPatch, most: int
+) -> None:
+    """Everybody goes half a cell to the east, out of their own; above so many spots nothing is said."""
+    monkeypatch.setattr("geoveil.trips.pairs.MOST_SPOTS", most)
+    trips = gv.Trips(gv.elastic(LIMITS, epsilon_per_km=2.0))
+    generator, east = np.random.default_rng(1), np.array([0.5 * LIMITS.cell_km, 0.0])
+    begun = LIMITS.centres[generator.integers(LIMITS.size, size=30_000)]
+    begun += (
+        generator.random(begun.shape) * east + (generator.random(begun.shape) - 0.5) * east[::-1]
+    )
+    begun = begun[LIMITS.inside_km(begun + east)]
+    (lat, lng), (to_lat, to_lng) = map(LIMITS.plane.to_latlng, (begun, begun + east))
+    reports = trips.sample_at(
+        lat=lat, lng=lng, to_lat=to_lat, to_lng=to_lng, randomness=gv.seeded(1)
+    )
+    flows = trips.fit(trips.tally(*reports), stop=gv.Steps(100))
+    assert flows.stay_interval()[0] < 0.1
+    assert (flows.stay_interval() == (0.0, 1.0)) == (most == 50)
 
 
 @pytest.mark.parametrize("channel", [between_cells(), gv.elastic(MAP, epsilon_per_km=2.0)])

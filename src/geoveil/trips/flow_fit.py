@@ -41,7 +41,7 @@ _FIRST = 3
 """Estimates that say how much of it they show."""
 _MOST_ENTRIES = 1 << 27
 """Replicates times pairs of cells, at most."""
-_APART = (0.5, 1.2, 1.7, 2.1, 2.5, 3.1, 4.1)
+_APART = (1e-6, 1.2, 1.7, 2.1, 2.5, 3.1, 4.1)
 """Where classes of distances begin, in cells: those who stay, the neighbours, those across a corner …"""
 _SINGULAR, _RIDGE, _PASSES = 1e-13, 1e-9, 12
 _WEIGHTS_AT_ONCE = 1 << 22
@@ -287,12 +287,13 @@ def stay_bounds(spots: Spots, tally: TripTally, flows: FloatArray) -> FloatArray
     below zero, and ⟨B, Θ⟩ is at most the share; all above, and it is at least. Smooth B are known better.
     Which numbers is decided by where the ends would be if the flows were those estimated.
     Between positions the mean is that of B for people spread evenly in their cells; where they stand
-    otherwise it is taken to be as far off as for any two quarters of each pair of cells.
+    otherwise it is taken to be as far off as for any two spots of each pair of cells.
     """
     channel, number = tally.channel.matrix(), float(tally.total)
     begun, ended = (_unbiased(channel, flows.sum(axis=axis) @ channel, number) for axis in (1, 0))
-    if max(np.abs(channel @ side - np.eye(spots.cells)).max() for side in (begun, ended)) > LOST:
-        return np.array([[0.0, 0.0], [1.0, 0.0]])  # some cells are not told apart
+    blurred = max(np.abs(channel @ side - np.eye(spots.cells)).max() for side in (begun, ended))
+    if blurred > LOST or spots.blind:  # some cells, or places in them, are not told apart
+        return np.array([[0.0, 0.0], [1.0, 0.0]])
     observed = np.zeros((channel.shape[1],) * 2)
     observed[tuple(tally.pairs.T)] = tally.counts / number
     expected = channel.T @ flows @ channel

@@ -14,14 +14,15 @@ from geoveil.channel.channel import Channel, checked_channel, whole_counts
 from geoveil.channel.observed import TINY
 from geoveil.channel.operator import DenseOperator, Operator
 from geoveil.errors import InvalidInput, Unsupported, number_of
-from geoveil.space.grid import Grid
+from geoveil.space.masked_grid import AnyGrid
+from geoveil.space.points import Points
 from geoveil.space.space import MATRIX_LIMIT
 
 MOST_SPOTS = 2_048
 """Up to so many the rows of all spots are held as a matrix, and products are matrix products."""
 Classes = npt.NDArray[np.int8]
 _ACROSS = 2
-"""Spots a side of a cell where rows depend on the position in it."""
+"""Spots a side of a square cell where rows depend on the position in it."""
 _BESIDE, _INSIDE = 4, 9
 """Other reports that one is compared with, and positions a side of a cell from which that is done."""
 
@@ -119,7 +120,7 @@ def pairable(channel: Channel) -> Channel:
 
 @dataclass(frozen=True)
 class Spots:
-    """Where people may stand: cells, or the quarters of cells where a report depends on the position.
+    """Where people may stand: cells, or a few places in each where a report depends on the position.
 
     Between positions, two people of one cell need not stand together: a trip within a cell and one
     over its border are told apart by quarters, which whole cells cannot (docs/trips.md).
@@ -131,25 +132,31 @@ class Spots:
     cells: int
     centres_km: FloatArray
     """(spots, any)."""
-    pitch_km: float
-    """How far neighbouring spots are apart."""
+    cell_km: float
+    """How far neighbouring cells are apart."""
+    blind: bool = False
+    """Whether reports depend on the position in a cell, which is passed over: there are too many."""
 
     @classmethod
     def of(cls, channel: Channel) -> Spots:
-        """Quarters of cells between positions, as long as their rows make a matrix; else cells."""
-        space = channel.space
-        quarters = channel.positions_across > 1 and _ACROSS**2 * space.size <= MOST_SPOTS
-        if quarters and isinstance(space, Grid):
+        """Places in cells between positions, as long as their rows make a matrix; else cells.
+
+        Quarters of square cells; others have the places at which their law is averaged.
+        """
+        space, standing = channel.space, np.array([inside for inside, _ in channel.standing])
+        if isinstance(space, AnyGrid) and len(standing) > 1:
             line = (np.arange(_ACROSS) + 0.5) / _ACROSS - 0.5
-            inside = np.stack(np.meshgrid(line, line), axis=-1).reshape(-1, 2)
+            standing = np.stack(np.meshgrid(line, line), axis=-1).reshape(-1, 2)
+        if isinstance(space, AnyGrid | Points) and 1 < len(standing) <= MOST_SPOTS // space.size:
             reports = np.arange(channel.report_count)
-            rows = np.concatenate([channel.columns_from(at, reports) for at in inside])
-            places = np.concatenate([space.centres + at * space.cell_km for at in inside])
-            return cls(DenseOperator(rows), space.size, places, space.cell_km / _ACROSS)
+            rows = np.concatenate([channel.columns_from(at, reports) for at in standing])
+            places = np.concatenate([space.centres + at * space.cell_km for at in standing])
+            return cls(DenseOperator(rows), space.size, places, space.cell_km)
         operator: Operator = channel
         if space.size <= MOST_SPOTS:
             operator = DenseOperator(channel.matrix())
-        return cls(operator, space.size, space.centres, space.least_distance_km)
+        blind = len(standing) > 1
+        return cls(operator, space.size, space.centres, space.least_distance_km, blind)
 
     @property
     def size(self) -> int:
@@ -157,9 +164,9 @@ class Spots:
         return self.operator.shape[0]
 
     @property
-    def cell_km(self) -> float:
-        """How far neighbouring cells are apart."""
-        return self.pitch_km * (1 if self.size == self.cells else _ACROSS)
+    def pitch_km(self) -> float:
+        """How far neighbouring spots are apart."""
+        return self.cell_km / float(np.sqrt(self.size // self.cells))
 
     def distances_km(self, first: int | None = None) -> FloatArray:
         """(spots, spots); of the first alone, one for each cell, the distances of cells."""
@@ -178,12 +185,12 @@ class Spots:
 
     def blocks(self, side: int) -> IntArray:
         """(spots,): the block of about side × side cells that each lies in, by number."""
-        if self.size == 1:  # with no neighbour to be apart from
-            return np.zeros(1, dtype=np.int64)
-        wide_km = side * self.cell_km
-        from_corner = self.centres_km - self.centres_km.min(axis=0) + self.pitch_km / 2
-        _, block = np.unique(from_corner // wide_km, axis=0, return_inverse=True)
-        return np.asarray(block).ravel()
+        if self.cells == 1:  # with no neighbour to be apart from
+            return np.zeros(self.size, dtype=np.int64)
+        places = self.centres_km[: self.cells]
+        from_corner = places - places.min(axis=0) + self.cell_km / 2
+        _, block = np.unique(from_corner // (side * self.cell_km), axis=0, return_inverse=True)
+        return np.tile(np.asarray(block).ravel(), self.size // self.cells)
 
     def between_cells(self, flows: FloatArray) -> FloatArray:
         """(…, spots²) → (…, cells, cells): what stands at spots, summed over the spots of each cell."""
