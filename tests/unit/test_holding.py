@@ -19,7 +19,7 @@ from geoveil import errors, holding
 from geoveil.errors import InvalidFile, MissingExtra, Unsupported
 from geoveil.estimate.fitted import promises_of
 from geoveil.plot.curves import Curve, draw_curves
-from geoveil.plot.maps import blank_figure, round_amounts, round_degrees
+from geoveil.plot.maps import Panel, blank_figure, draw_on_one_scale, round_amounts, round_degrees
 from geoveil.plot.notebook import small_map
 from geoveil.space.masked_grid import MaskedGrid
 from geoveil.table.reports import ReportPlaces
@@ -364,6 +364,16 @@ def test_tallies_lines_and_advice_are_drawn(advice: Any) -> None:
     assert "keeps the promise" in words(advice.plot())
     with pytest.raises(Unsupported, match="has no picture"):
         holding.below("picture_of")(LINE)
+
+
+def test_lines_beside_each_other_have_one_scale() -> None:
+    figure = blank_figure(8.0, 3.0)
+    axes = list(figure.subplots(1, 2))
+    panels = [Panel("reports", np.full(4, 0.25)), Panel("estimate", np.array([0.0, 0.9, 0.1, 0.0]))]
+    draw_on_one_scale(figure, axes, gv.Line(4), panels, label="share")
+    first, second = (part.get_ylim() for part in axes)
+    assert first == second
+    assert first[1] > 0.9
 
 
 @given(st.floats(-179, 179), st.floats(1e-4, 90), st.integers(2, 4))

@@ -115,18 +115,19 @@ def draw_on_one_scale(
     label: str,
     gamma: float = 0.5,
 ) -> None:
-    """Draw one map on each of the axes, and one colour bar for all."""
+    """Draw one map on each of the axes, and one colour bar for all; lines have one height."""
     values = [vector(panel.title, panel.values, space.size) for panel in panels]
+    top = max(_LEAST_TOP, *(float(shares.max()) for shares in values))
     if space.centres.shape[1] == 1:
-        for part, panel in zip(axes, panels, strict=True):
-            part.stairs(panel.values, np.arange(space.size + 1) - 0.5, fill=True, color="#3a7ca5")
+        for part, panel, shares in zip(axes, panels, values, strict=True):
+            part.stairs(shares, np.arange(space.size + 1) - 0.5, fill=True, color="#3a7ca5")
+            part.set_ylim(0.0, 1.05 * top)
             part.set_title(panel.title, fontsize=9)
             part.set_xlabel(f"cell (1 {space.unit} apart)")
             part.xaxis.get_major_locator().set_params(integer=True)  # type: ignore[call-arg]
             part.yaxis.set_major_formatter(lambda share, _: percent(share))
         axes[0].set_ylabel(label)
         return
-    top = max(_LEAST_TOP, *(float(shares.max()) for shares in values))
     for part, panel, shares in zip(axes, panels, values, strict=True):
         image = _draw_map(part, space, shares, top, gamma)
         part.set_title(panel.title, fontsize=9)
