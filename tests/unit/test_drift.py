@@ -132,6 +132,34 @@ def test_a_standing_is_the_same_whether_made_at_once_or_close_by_close() -> None
     assert standing.looks == 5
 
 
+@pytest.mark.parametrize(
+    ("people", "late", "trusted", "agreeing"),
+    [
+        (THERE, 6000, False, (2, 3)),
+        (HERE, 6000, False, (1, 2, 3)),
+        (THERE, 150, False, (1, 2, 3)),
+        (THERE, 6000, True, (1, 2)),
+    ],
+    ids=["others", "the same", "few", "in a trusted round"],
+)
+def test_reports_that_come_late_are_compared_again(
+    people: FloatArray, late: int, trusted: bool, agreeing: tuple[int, ...]
+) -> None:
+    campaign = Campaign(TOWN, epsilon_per_km=2.0, between="cells", trusted_seed=trusted)
+    first = campaign.mechanism
+    for seed in range(3):
+        if seed == 2:
+            campaign.receive(said(people, 7, late, first))
+            campaign = Campaign.from_dict(campaign.to_dict())
+        campaign.receive(said(HERE, seed, 2000, campaign.mechanism))
+        campaign.close_round()
+    standing = campaign.closing.standing
+    assert standing.agreeing == agreeing
+    # of what came late, as many as were looked at
+    looked_at = late if people is HERE else 0
+    assert sum(standing.reports) == 2000 * len(agreeing) + looked_at
+
+
 def test_groups_of_one_map_agree_and_others_do_not() -> None:
     strict, sharp = (gv.elastic(TOWN, epsilon_per_km=e, between="cells") for e in (1.0, 4.0))
     alike, apart = [], []

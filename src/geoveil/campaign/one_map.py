@@ -22,6 +22,8 @@ CONFIRMING = 2
 """So many later rounds must agree with a round that disagreed before it takes over."""
 _ALIKE = 0.01
 """Two rounds that both disagree with the others agree with each other unless p is below this."""
+_LATE = 0.1
+"""The part of the reports of a round that may come after it was compared."""
 _PRODUCTS = 8_000_000_000
 """Cells² × reports of all tallies compared with a new one: some seconds on one core."""
 
@@ -43,6 +45,8 @@ class Standing:
     """How often a round was compared; each look spends part of one error rate."""
     p_value: float | None = None
     """p of the last comparison; ``None`` where there were too few reports to compare."""
+    reports: tuple[int, ...] = ()
+    """How many reports each of those that agree had when it was compared."""
 
     @property
     def drifting(self) -> bool:
@@ -98,7 +102,8 @@ class Standing:
         agreeing, waiting, aside = (
             tuple(map(int, values[name])) for name in ("agreeing", "waiting", "aside")
         )
-        return cls(agreeing, waiting, aside, int(values["looks"]), values["p_value"])
+        reports = tuple(map(int, values.get("reports", ())))  # older ones do not say
+        return cls(agreeing, waiting, aside, int(values["looks"]), values["p_value"], reports)
 
 
 NO_ROUNDS = Standing()
@@ -130,14 +135,25 @@ def settled(
 ) -> Standing:
     """The standing after the rounds that it does not know yet, oldest first.
 
-    ``fitted`` is asked for the estimate near which rounds are compared. Without ``take_over`` rounds that
-    disagree wait for ever.
+    One that agreed is compared again once many of its reports came late. ``fitted`` is asked for the estimate
+    near which rounds are compared. Without ``take_over`` rounds that disagree wait for ever, and the first
+    is not compared again.
     """
-    earlier = {*before.agreeing, *before.waiting, *before.aside}
-    standing = before
+    now = {number: sum(tally.total for tally in each) for number, each in tallies.items()}
+    then = dict(zip(before.agreeing, before.reports, strict=False))
+    late = {
+        number
+        for number, reports in list(then.items())[0 if take_over else 1 :]
+        if now.get(number, 0) - reports >= max(LEAST_REPORTS, _LATE * reports)
+    }
+    earlier = {*before.agreeing, *before.waiting, *before.aside} - late
+    standing = replace(before, agreeing=tuple(n for n in before.agreeing if n not in late))
     for number in sorted(set(tallies) - earlier):
         standing = _with_round(standing, number, tallies, fitted, take_over)
-    return standing
+    agreeing = sorted(standing.agreeing)
+    compared = now | {number: reports for number, reports in then.items() if number not in late}
+    reports = tuple(compared.get(number, 0) for number in agreeing)
+    return replace(standing, agreeing=tuple(agreeing), reports=reports)
 
 
 def _with_round(
