@@ -239,6 +239,10 @@ test("two operators see what the other does, and a service that is out of reach 
   expect(await one.page.getByText("Renamed").count()).toBe(0);
   await other.page.getByText("there is no campaign").waitFor({ timeout: 15_000 });
   expect(await other.page.locator(".figures").count()).toBe(0); // they stand for nothing any more
+  const events = (): number => other.asked.filter((line) => line.endsWith("/events")).length;
+  const asked = events();
+  await other.page.waitForTimeout(2500); // longer than until it listens again
+  expect(events()).toBe(asked);
   await Promise.all([one.close(), other.close()]);
   await gate.close();
 });

@@ -44,6 +44,7 @@ export function CampaignView({ id, onDenied }: { id: string; onDenied: () => voi
   const [problem, setProblem] = useState<ComponentChildren>("");
   const again = useRef(0);
   const asking = useRef({ now: false, more: false });
+  const stop = useRef((): void => undefined);
 
   // One look at a time, and one more where something happened meanwhile: an older answer never follows a newer one.
   const look = useCallback((): void => {
@@ -62,10 +63,11 @@ export function CampaignView({ id, onDenied }: { id: string; onDenied: () => voi
       .catch((error: unknown) => {
         if (isDenied(error)) return onDenied();
         setProblem(inWords(error, say.byItself));
-        if (!(error instanceof Refusal) || error.status !== 404) {
+        if (!(error instanceof Refusal) || error.problem !== "unknown-campaign") {
           again.current = window.setTimeout(look, AGAIN_MS);
         } else {
           setState(undefined); // it was deleted elsewhere: its figures stand for nothing any more
+          stop.current();
         }
       })
       .finally(() => {
@@ -77,14 +79,14 @@ export function CampaignView({ id, onDenied }: { id: string; onDenied: () => voi
   useEffect(() => {
     look();
     let settled = 0;
-    const stop = listen(id, (connected) => {
+    stop.current = listen(id, (connected) => {
       setLive(connected);
       look();
       clearTimeout(settled); // another process of the service may be a second behind
       settled = window.setTimeout(look, SETTLED_MS);
     });
     return () => {
-      stop();
+      stop.current();
       clearTimeout(settled);
       clearTimeout(again.current);
     };
