@@ -287,12 +287,10 @@ function spent(book: Book, origin: string, nowS: number): Spent {
 }
 
 function limitRows(limits: Limits, sums: Spent): ["lifetime" | "day" | "year", number, Exact][] {
-  const all = [
-    ["lifetime", limits.lifetime, sums.lifetime],
-    ["day", limits.day, sums.day],
-    ["year", limits.year, sums.year],
-  ] as const;
-  return all.flatMap(([which, limit, sofar]) => (limit === undefined ? [] : [[which, limit, sofar]]));
+  return (["lifetime", "day", "year"] as const).flatMap((which) => {
+    const limit = limits[which];
+    return limit === undefined ? [] : [[which, limit, sums[which]]];
+  });
 }
 
 function check(book: Book, current: Round, limits: Limits, nowS: number): void {
