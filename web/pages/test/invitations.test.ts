@@ -227,6 +227,22 @@ test("without an invitation nothing can be sent, and a code can be typed", async
   await visit.end();
 });
 
+test("a code that could not be kept is not called wrong, and stays in the link until it is", async () => {
+  const [code] = await codes(1);
+  const visit = await Visit.begin(browser);
+  const { page } = visit;
+  await page.route("**/assets/ticket-*.js", (route) => route.abort());
+  await arrive(page, `#invitation=${code}`);
+  await page.locator('[data-reason="fault"]').waitFor();
+  expect(await page.locator("#code-wrong").count()).toBe(0);
+  await page.unrouteAll();
+  await page.reload();
+  await page.locator('#invitation[data-kept="true"]').waitFor();
+  await expect.poll(() => new URL(page.url()).hash).toBe("");
+  expect(await page.locator("[data-reason]").count()).toBe(0);
+  await visit.end();
+});
+
 test("an answer that was lost is asked for again, after another visit too; a collector that cheats gets no report", async () => {
   const [code] = await codes(1);
   const visit = await Visit.begin(browser, { locale: "de-DE" });

@@ -40,6 +40,8 @@ import { say } from "./texts.ts";
 const PREPARING_MS = 5000;
 /** Why a promise cannot be had, where another one may. */
 const MAY_CHOOSE = new Set<string>(["promise", "level"]);
+/** Why there was no invitation, or no ticket for it, until one is kept. */
+const OF_INVITATIONS = new Set<string>(["invitation", "fault"]);
 
 export function Page() {
   const [campaign, setCampaign] = useState<Campaign | Missing>();
@@ -158,11 +160,15 @@ function Participation({ campaign: { over, tickets }, onTrips }: ParticipationPr
   const readLedger = async (): Promise<void> => {
     setLedger(await device.current!.call("ledger").catch(() => undefined));
   };
-  const invite = async (typed: string): Promise<void> => {
-    const kept = await device.current!.call("invite", LINK, typed).catch(() => false);
+  /** Keep a code, if it is one; whether that could be told: what did not work says why, and may work later. */
+  const invite = async (typed: string): Promise<boolean> => {
+    const kept = await device.current!.call("invite", LINK, typed).catch((problem: Failure) => {
+      setFailure((before) => before ?? problem);
+    });
     if (kept && document.activeElement?.closest("#invitation")) next.current?.focus(); // the field goes
-    if (kept) setFailure((before) => (before?.reason === "invitation" ? undefined : before));
-    setInvited({ kept, wrong: typed !== "" && !kept });
+    if (kept) setFailure((before) => (before && OF_INVITATIONS.has(before.reason) ? undefined : before));
+    setInvited({ kept: kept === true, wrong: typed !== "" && kept === false });
+    return kept !== undefined;
   };
   /** Where no other report can come of it: one that is on its way has its ticket in the list. */
   const forgetInvitation = async (done: unknown): Promise<void> => {
@@ -179,8 +185,8 @@ function Participation({ campaign: { over, tickets }, onTrips }: ParticipationPr
     setStage("checking");
     setFailure(undefined);
     setForgotten(false);
-    const invited = tickets && !over ? invite(invitationInAddress()) : Promise.resolve();
-    void invited.then(takeInvitationOut); // now that it is kept
+    const invited = tickets && !over ? invite(invitationInAddress()) : Promise.resolve(true);
+    void invited.then((told) => told && takeInvitationOut()); // now that it is kept
     void invited.then(() => forgetInvitation(over));
     proxy
       .call("open", LINK, limits, chosen)
