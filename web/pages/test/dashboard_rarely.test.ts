@@ -30,6 +30,16 @@ test("a link that is no text leads to words, not to an empty page", async () => 
   }
 });
 
+test("a certificate whose program does not arrive does not load for ever", async () => {
+  const id = await service.campaign();
+  const { page, close } = await openTab(browser, "about:blank");
+  await page.route("**/assets/worker-*.js", (route) => route.abort());
+  await page.goto(`${service.url}/certificate/${id}`);
+  await page.getByText("The service does not answer").waitFor();
+  expect(await page.locator(".notice-good").count()).toBe(0);
+  await close();
+});
+
 test("the certificate offers to take part only where that can be done", async () => {
   const id = await service.campaign();
   const { page, close } = await openTab(browser, `${service.url}/certificate/${id}`);

@@ -39,6 +39,7 @@ function Certificate() {
       else if (message.kind === "refused") setWords(say.refused(message.reason));
       else [setVerdict(message), setWords(message.holds ? say.holds : say.fails)];
     };
+    worker.onerror = () => setWords(say.unreachable);
     service
       .state(CAMPAIGN)
       .then((campaign) => {
