@@ -682,9 +682,29 @@ def test_a_look_lets_no_other_process_write(path: Path) -> None:
     write = "import sqlite3, sys; sqlite3.connect(sys.argv[1], 0).execute('BEGIN IMMEDIATE')"
     with Ledger(path)._book(write=True):
         assert Ledger(path).charges() == []
+        assert durable._is_database(path)
         other = [sys.executable, "-c", write, str(path)]
         ended = subprocess.run(other, capture_output=True, text=True, check=False)
     assert "database is locked" in ended.stderr
+
+
+@pytest.mark.parametrize("content", [b"", b"first format"], ids=["new", "taken over"])
+def test_another_process_may_begin_a_ledger_first(
+    path: Path, monkeypatch: pytest.MonkeyPatch, content: bytes
+) -> None:
+    if content:
+        path.write_bytes(first_format(OLD))
+    connect = durable._connection
+
+    def late(file: Path) -> sqlite3.Connection:
+        monkeypatch.setattr(durable, "_connection", connect)
+        try:
+            return connect(file)
+        finally:
+            reported(Ledger(path), 7)
+
+    monkeypatch.setattr(durable, "_connection", late)
+    assert [charge.round for charge in Ledger(path).charges()][-1] == 7
 
 
 def test_a_ledger_that_is_never_let_go(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

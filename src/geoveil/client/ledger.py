@@ -261,46 +261,37 @@ class Ledger:
             raise Refused("ledger-unwritable", type(failure).__name__) from None
 
     def _opened(self) -> sqlite3.Connection:
-        book = self._existing()
-        if book is None:
-            with self._locked():
-                book = self._existing() or self._begun()  # another may have been quicker
-        return book
-
-    def _existing(self) -> sqlite3.Connection | None:
-        """The database; ``None`` where there is no file, or one that is none.
+        """A connection to the file, which is begun where there is none, or one of the first format.
 
         Only SQLite opens a database: closing a file lets go of every lock that this process has on it.
         """
         try:
             return _connection(self.path)
         except sqlite3.Error as failure:
-            code = getattr(failure, "sqlite_errorcode", 0)
-            if code == sqlite3.SQLITE_NOTADB or not self.path.exists():
-                return None
-            if code == sqlite3.SQLITE_CANTOPEN:
-                raise Refused("ledger-unreadable", type(failure).__name__) from None
-            raise
+            if _code(failure) not in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_NOTADB):
+                raise
+        with self._locked():  # and wait for no other lock: whoever has that may wait for this one
+            if not self.path.exists():
+                if self.anchor.exists():
+                    raise Refused("ledger-lost")
+                self._write(SYSTEM.bytes(16).hex(), {}, [])
+            elif not _is_database(self.path):  # else another was quicker
+                self._take_over()
+        return _connection(self.path)
 
     def _locked(self) -> AbstractContextManager[None]:
         return locked(self.path.with_name(self.path.name + ".lock"), WAIT_S)
 
-    def _begun(self) -> sqlite3.Connection:
-        """A new ledger, or one of the first format taken over; it stands there whole, or not at all."""
-        if self.path.exists():
-            try:
-                identity, spaces, entries = first_format(self.path.read_bytes())
-                charges = [Charge(**entry) for entry in entries]
-            except UNREADABLE:
-                raise Refused("ledger-unreadable") from None
-            self._write(identity, spaces, charges)
-        elif self.anchor.exists():
-            raise Refused("ledger-lost")
-        else:
-            self._write(SYSTEM.bytes(16).hex(), {}, [])
-        return _connection(self.path)
+    def _take_over(self) -> None:
+        try:
+            identity, spaces, entries = first_format(self.path.read_bytes())
+            charges = [Charge(**entry) for entry in entries]
+        except UNREADABLE:
+            raise Refused("ledger-unreadable") from None
+        self._write(identity, spaces, charges)
 
     def _write(self, identity: str, spaces: dict[str, str], charges: list[Charge]) -> None:
+        """A ledger that stands there whole, or not at all."""
         beside = self.path.with_name(self.path.name + ".new")
         make_empty(beside)
         with closing(_connection(beside)) as book:
@@ -345,8 +336,24 @@ def _connection(path: Path) -> sqlite3.Connection:
     return book
 
 
+def _is_database(path: Path) -> bool:
+    """Whether SQLite takes it for one; asked without any lock."""
+    try:
+        with closing(sqlite3.connect(f"{path.as_uri()}?immutable=1", uri=True)) as book:
+            book.execute("PRAGMA schema_version")
+    except sqlite3.Error as failure:
+        if _code(failure) == sqlite3.SQLITE_CANTOPEN:
+            raise Refused("ledger-unreadable", type(failure).__name__) from None
+        return _code(failure) != sqlite3.SQLITE_NOTADB
+    return True
+
+
+def _code(failure: sqlite3.Error) -> int:
+    return int(getattr(failure, "sqlite_errorcode", 0)) & 0xFF
+
+
 def _reason(failure: sqlite3.Error) -> str:
-    code = getattr(failure, "sqlite_errorcode", 0) & 0xFF
+    code = _code(failure)
     if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
         return "ledger-busy"
     unreadable = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR)
