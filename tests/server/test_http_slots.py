@@ -119,6 +119,12 @@ def test_maps_of_slots_are_files_of_every_kind(hours: InProcess, tmp_path: Path)
     together = hours.get(f"{ESTIMATE}?slot=all").json()
     assert [each["name"] for each in together["maps"]] == ["night", "day"]
     assert together["maps"][1]["distribution"] == body["distribution"]
+    document = hours.get("/openapi.json").json()
+    answers = document["paths"]["/api/campaigns/{campaign}/estimate"]["get"]["responses"]
+    described = answers["200"]["content"]["application/json"]["schema"]["oneOf"]
+    for said, schema in zip((body, together), described, strict=True):
+        assert said["kind"] == schema["properties"]["kind"]["const"]
+        assert set(schema["required"]) <= set(said)
     assert hours.get(f"{ESTIMATE}.parquet?slot=all").content[:4] == b"PAR1"
 
 

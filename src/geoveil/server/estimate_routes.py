@@ -103,7 +103,7 @@ def asked_ending(request: Request) -> str:
 @_in_all_forms(
     "estimate",
     "The estimate.",
-    api.ESTIMATE_SCHEMA,
+    api.ESTIMATES_SCHEMA,
     ("unknown-round", "unknown-slot", "no-estimate-yet"),
     QUERY | _OF_SLOT,
 )
@@ -115,7 +115,7 @@ async def latest(service: Service, request: Request) -> Response:
 @_in_all_forms(
     "rounds/{number}/estimate",
     "The estimate.",
-    api.ESTIMATE_SCHEMA,
+    api.ESTIMATES_SCHEMA,
     ("unknown-round", "unknown-slot", "no-estimate-yet"),
     _OF_SLOT,
 )

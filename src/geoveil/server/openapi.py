@@ -16,6 +16,7 @@ from starlette.responses import Response
 
 from geoveil import __version__
 from geoveil.server.conclusion import PARTS
+from geoveil.server.maps_by_slot import KIND
 from geoveil.server.problem import BASE, JSON, MEDIA_TYPE, PROBLEMS, VIEWS, ProblemBody
 from geoveil.server.settings_of_campaign import CampaignSettings
 from geoveil.store import State as Standing
@@ -346,6 +347,19 @@ ESTIMATE_SCHEMA = _schema(
     },
     slot={"description": "Where this is the map of one slot: which.", "type": "object"},
 )
+BY_SLOT_SCHEMA = _schema(
+    "EstimatesBySlot",
+    "The maps of all slots that have one, in their order, as of the close of a round.",
+    "geoveil kind campaign round space slots interval_level maps",
+    kind={"const": KIND},
+    campaign=_TEXT,
+    round=_COUNT,
+    space=_ANYTHING,
+    slots=_ANYTHING,
+    interval_level={"type": "number"},
+    maps=_LIST | {"items": {"required": ["slot", "name", "reports", "distribution"]}},
+)
+ESTIMATES_SCHEMA = {"oneOf": [ESTIMATE_SCHEMA, BY_SLOT_SCHEMA]}
 FLOWS_SCHEMA = _schema(
     "Flows",
     "Shares of trips between districts, as of the close of a round. Districts are blocks of side × side "
