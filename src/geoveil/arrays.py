@@ -170,7 +170,8 @@ def _amounts(name: str, value: Any, size: int) -> tuple[FloatArray, float]:
         raise InvalidInput(f"{name} (shape {array.shape}) must be one distribution")
     if (array < 0).any():
         raise InvalidInput(f"{name} must not be negative anywhere")
-    return array, float(array.sum())
+    with np.errstate(over="ignore"):  # an endless sum is refused by whoever asks
+        return array, float(array.sum())
 
 
 def without_gaps(name: str, value: Any) -> npt.NDArray[Any]:

@@ -122,3 +122,8 @@ def test_an_estimate_in_place_of_its_distribution_is_told_apart() -> None:
     ):
         with pytest.raises(InvalidInput, match=r"numbers; use the \.distribution of the Estimate"):
             take()
+
+
+def test_amounts_without_a_finite_sum_are_refused_without_a_warning() -> None:
+    with pytest.raises(InvalidInput, match=r"prior \(sum inf\)"):
+        gv.mean_distance_km(gv.RandomizedResponse(gv.Line(3), epsilon=1.0), np.full(3, 1e308))
