@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from decimal import Decimal, localcontext
 
 import numpy as np
@@ -275,3 +276,27 @@ def test_a_class_that_says_nothing_of_its_promise_promises_nothing() -> None:
     assert gv.certify(Unpromised()).epsilon_per_km == pytest.approx(math.log(3))
     with pytest.raises(InvalidInput, match=r"guarantee \(float\) must be a guarantee, such as"):
         Unpromised(2.0)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda grid: gv.PlanarGeometric(grid, epsilon_per_km=1.0),
+        lambda grid: gv.PlanarLaplace(grid, epsilon_per_km=1.0),
+        lambda grid: gv.RandomizedResponse(grid, epsilon=1.0),
+    ],
+    ids=["geometric", "laplace", "response"],
+)
+def test_what_a_closed_form_shows_of_any_claim_needs_no_matrix(
+    make: Callable[[gv.Grid], gv.Channel],
+) -> None:
+    channel = make(gv.Grid(rows=70, columns=70, cell_km=0.5))
+    for claim in (
+        gv.WithinRadius(1.0, 1.0),
+        gv.PerKilometre(1.0) + gv.LocalDifferentialPrivacy(1.0),
+    ):
+        certificate = gv.certify(channel, claim=claim)
+        assert certificate.holds
+        assert certificate.claimed == claim
+    with pytest.raises(TooLarge):  # only its matrix could say
+        gv.certify(channel, claim=gv.WithinRadius(1.0, 0.9))

@@ -107,10 +107,7 @@ def certify(channel: Channel, *, claim: Guarantee | None = None) -> Certificate:
         return Certificate(
             math.inf, None, claim, False, None, False, "its kind", problem, channel.space.unit
         )
-    answered = isinstance(claim, GeoIndistinguishability | None)
-    if isinstance(claim, LocalDifferentialPrivacy) and loss is not None:
-        answered = loss.epsilon is not None
-    if loss is None or not answered:  # it does not say all that the claim asks about
+    if loss is None or not _answers(loss, claim, channel.space.size):
         return enumerated(channel, claim)
     if loss.exact or channel.space.size > _ENUMERATED:
         return _from_closed_form(loss, claim, channel.space.unit)
@@ -150,11 +147,20 @@ def promising(channel: _Law, promise: Guarantee) -> _Law:
     return same
 
 
+def _answers(loss: PrivacyLoss, claim: Guarantee | None, cells: int) -> bool:
+    """Whether a closed form says all that the claim asks about, or on larger maps enough to prove it."""
+    if isinstance(claim, GeoIndistinguishability | None):
+        return True
+    if isinstance(claim, LocalDifferentialPrivacy) and loss.epsilon is not None:
+        return True
+    return cells > _ENUMERATED and loss.proves(claim)
+
+
 def _from_closed_form(loss: PrivacyLoss, claim: Guarantee | None, unit: str) -> Certificate:
     local = isinstance(claim, LocalDifferentialPrivacy) and loss.epsilon is not None
     epsilon, per = (loss.epsilon or 0.0, "") if local else (loss.epsilon_per_km, f" per {unit}")
     allowed = math.inf if claim is None else float(claim.loss(1.0))
-    holds = epsilon <= allowed * (1 + FLOAT_TOLERANCE)
+    holds = claim is None or loss.proves(claim)
     problem = None if holds else f"{epsilon:.9g}{per} is more than the {allowed:.9g} claimed"
     return Certificate(
         loss.epsilon_per_km, loss.epsilon, claim, holds, loss.pair, loss.exact, loss.how, problem, unit
