@@ -399,10 +399,15 @@ def test_a_rule_has_its_own_settings(option):
         gv.Campaign(GRID, rule=PromiseRule(2.0), **option)
 
 
-def test_a_guarded_round_of_nothing_but_fakes_closes():
-    campaign = gv.Campaign(GRID, epsilon_per_km=4.0, guarded=True, minimum_reports=20)
-    campaign.receive(campaign.mechanism.tally(np.full(40, 14)))
-    assert campaign.close_round() is not None
+@pytest.mark.parametrize(
+    ("promises", "fakes", "cell"), [([4.0], 40, 14), ([4.0], 500, 4), ([2.0, 4.0, 6.0], 500, 4)]
+)
+def test_a_guarded_round_of_nothing_but_fakes_closes(promises, fakes, cell):
+    campaign = gv.Campaign(GRID, promises_per_km=promises, guarded=True, minimum_reports=20)
+    for _ in range(2):
+        for mechanism in campaign.mechanisms.values():
+            campaign.receive(mechanism.tally(np.full(fakes, cell)))
+        assert campaign.close_round() is not None
     assert campaign.estimate.total >= 20
 
 

@@ -352,7 +352,10 @@ class Campaign:
             return compared
         agreements = []
         for rest in zip(*(guarded.left_within_range for guarded in looks), strict=True):
-            near = self.rule.estimate([tally for level in rest for tally in level], self.prior)
+            some = [tally for level in rest for tally in level if tally.total]
+            if not some:  # all may be fakes
+                return None
+            near = self.rule.estimate(some, self.prior)
             agreements.append(one_map.compared_levels(rest, near.distribution))
         return max(
             agreements, key=lambda agreement: 1.0 if agreement is None else agreement.p_value

@@ -212,8 +212,10 @@ class MapAndFakes:
     def fit(self, price: float = 0.0) -> FakesFit:
         """The likeliest map and fakes, at a price for every fake (or a gift, below zero)."""
         reports = float(self._totals.sum())
-        excess = self._excess
         share = 1.0 if self._point is None else float(self._point[: self._rows].sum())  # q
+        if share <= _NOBODY:  # where all are fakes no price is felt
+            share, self._point, self._excess = 1.0, None, np.zeros_like(self._excess)
+        excess = self._excess
         for _ in range(_MOST_PASSES):
             honest = 1 / (1 + excess)
             cost = np.maximum(self._totals, 1.0) * honest * (1 + price * honest)  # p_r
