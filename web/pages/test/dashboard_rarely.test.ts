@@ -25,7 +25,28 @@ test("a link that is no text leads to words, not to an empty page", async () => 
     if (words === "Campaigns") {
       await page.evaluate(() => (location.hash = "#/%E0"));
       await page.getByText("The service refused: there is no campaign").waitFor();
+      await page.evaluate(() => (location.hash = "#/?campaign=none&simulated=A"));
+      await page.reload();
+      await page.getByText("The service refused: there is no campaign 'none'").waitFor();
     }
+    await close();
+  }
+});
+
+test("the truth of a simulated city stands beside its map, where it is one of as many cells", async () => {
+  const id = await service.campaign();
+  await service.report(id, 60);
+  await service.estimate(id, 1);
+  for (const [cells, times] of [
+    [49, 1],
+    [48, 0],
+  ] as const) {
+    const { page, close } = await operator(browser, service, id);
+    const simulated = Buffer.alloc(2 * cells, 1).toString("base64url");
+    await page.evaluate((to) => (location.hash = to), `#/?campaign=${id}&simulated=${simulated}`);
+    await page.reload();
+    await page.locator("canvas.map-canvas").first().waitFor();
+    expect(await page.getByRole("heading", { name: "Simulated truth" }).count()).toBe(times);
     await close();
   }
 });

@@ -11,7 +11,7 @@ const TRUTH = "geoveil-simulated-truth";
 
 interface SimulatedTruth {
   readonly campaign: string;
-  readonly shares: readonly number[];
+  readonly packed: string;
 }
 
 /** Take what stands behind `#` and wipe it from the address. */
@@ -22,7 +22,7 @@ export function takeFromAddress(): void {
   if (operatorToken) token.set(operatorToken);
   const truth = parameters.get("simulated");
   const campaign = parameters.get("campaign");
-  if (truth && campaign) keep(TRUTH, JSON.stringify({ campaign, shares: unpacked(truth) }));
+  if (truth && campaign) keep(TRUTH, JSON.stringify({ campaign, packed: truth }));
   history.replaceState(null, "", campaign ? `#/${encodeURIComponent(campaign)}` : "#/");
 }
 
@@ -30,7 +30,8 @@ export function takeFromAddress(): void {
 export function simulatedTruth(campaign: string, cells: number): readonly number[] | undefined {
   try {
     const truth = JSON.parse(recall(TRUTH) ?? "null") as SimulatedTruth | null;
-    return truth?.campaign === campaign && truth.shares.length === cells ? truth.shares : undefined;
+    const shares = truth?.campaign === campaign ? unpacked(truth.packed) : [];
+    return shares.length === cells ? shares : undefined;
   } catch {
     return undefined;
   }
