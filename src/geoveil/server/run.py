@@ -223,7 +223,8 @@ def _serve_one(
     )
     capture_libraries(log)
     with ExitStack() as held:  # closed also where the start fails
-        doors = [listener, *(held.enter_context(listener.dup()) for _ in range(_DOORS - 1))]
+        others = range(_DOORS // settings.processes - 1)  # or a burst would all be one process's
+        doors = [listener, *(held.enter_context(listener.dup()) for _ in others)]
         Server(config, settings, log, announce, place).run(sockets=doors)
 
 
