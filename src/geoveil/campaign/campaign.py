@@ -211,10 +211,10 @@ class Campaign:
             raise InvalidInput(f"round {current.number} was the last; the campaign has ended")
         if current.total < self._least:
             return None
-        before = self.rounds
+        before = self._rounds[:-1]
         tallies = tuple(round_.tallies for round_ in self._rounds)
         seed = tallies[-1] if self.rule.trusted_seed and not before else current.seed
-        closing = self._closing_of([*before, replace(current, seed=seed)], before, tallies)
+        closing = self._closing_of([*before, replace(current, seed=seed)], self.rounds, tallies)
         found: dict[str, Any] = {
             "distribution": closing.estimate.distribution,
             "fakes": closing.fakes,
