@@ -122,7 +122,7 @@ def test_people_anywhere_in_their_cells_are_estimated_right() -> None:
     assert covered < 0.85
 
 
-WIDE = "stand evenly in cells wide against the noise"
+WIDE = "stand evenly in cells that are wide for the noise"
 
 
 @pytest.mark.parametrize(

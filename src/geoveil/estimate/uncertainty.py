@@ -30,7 +30,7 @@ _WINDOW, _SETTLED = 10, 1e-3
 _CHUNK_ENTRIES = 1 << 22
 _CROWDS = ", no cell above a crowd around it"
 _AS_EVEN = (
-    ", people taken to stand evenly in cells wide against the noise: too narrow if they do not"
+    ", people taken to stand evenly in cells that are wide for the noise: too narrow if they do not"
 )
 
 Refit = Callable[[FloatArray, int], FloatArray]
