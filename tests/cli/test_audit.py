@@ -25,6 +25,7 @@ from geoveil.document.wire import publish, served_levels
 from geoveil.mechanism import ContinuousLaplace, Elastic, PlanarGeometric
 from geoveil.space import Grid, MaskedGrid, Points
 from geoveil.space.points import at_places
+from geoveil.table.reader import Format, format_of
 from geoveil.table.results import Result as Shares
 from geoveil.table.results import write_result
 from geoveil.verify.manipulation import manipulation_gain
@@ -449,6 +450,7 @@ def test_a_document_can_come_from_a_pipe(sound: Path, tmp_path: Path) -> None:
     os.mkfifo(pipe)
     threading.Thread(target=pipe.write_bytes, args=(data,), daemon=True).start()
     assert audit(pipe, *DRAWS).exit_code == 0
+    assert format_of(str(pipe)) is Format.CSV  # as of standard input
     wrong = CliRunner().invoke(program, ["audit", "-"], input=b"{}")
     assert wrong.exit_code == 2
     assert "standard input: a mechanism document must say" in wrong.stderr

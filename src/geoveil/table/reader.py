@@ -68,8 +68,8 @@ def format_of(
         raise InvalidInput(f"{path} must be a file; it is a folder: name a file in it")
     name = unpacked_name(path)
     ending = PurePath(name).suffix
-    if stated is not None and ending not in _ENDINGS:
-        return Format(stated)
+    if ending not in _ENDINGS and (stated is not None or (path and is_pipe(path))):
+        return Format(stated or "csv")
     kind = _ENDINGS.get(ending)
     wrong = kind is None or (kind.seekable and name != path.lower())
     if kind is None or wrong or (writing and kind in READ_ONLY):
