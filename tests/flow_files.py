@@ -15,7 +15,7 @@ def read_flows(path: str) -> FlowTable:
     """What a file says that ``put_flows`` or the service wrote."""
     with open_table(path) as reader:
         wanted = [name for name in _NUMBERS if name in reader.columns]
-        found = read_numbers(reader, wanted)
+        found = read_numbers(reader, wanted, "share")
         document = dict(reader.metadata or {})
     assert document.pop("flows") == VERSION
     names, latlng = document.pop("names"), document.pop("latlng")
