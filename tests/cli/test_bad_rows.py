@@ -105,6 +105,17 @@ def test_reports_of_nobody_are_left_out_and_counted_apart() -> None:
     )
 
 
+def test_an_amount_is_named_by_its_row_or_as_one_of_those_not_left_out() -> None:
+    rows = ["48.84,2.3,5", "x,2.3,1", "48.85,2.35,many"]
+    command = ["--column", "people", *BOX, "-o", "o.json"]
+    for some, drop, named in (
+        (rows[::2], [], "row 2 does not"),
+        (rows, ["--bad-rows", "drop"], "row 2 of those not left out does not"),
+    ):
+        Path("census.csv").write_text("\n".join(["lat,lng,people", *some]))
+        assert named in run("design", "--prior", "census.csv", *command, *drop).stderr
+
+
 def test_a_cell_of_another_mechanism_is_no_bad_row() -> None:
     text = Path("spoilt.csv").read_text().replace("x,48.85", "99999,48.85")
     Path("another.csv").write_text(text)

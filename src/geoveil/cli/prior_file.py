@@ -109,7 +109,7 @@ class PriorFile:
         lat = np.concatenate([part.lat for part in parts])
         lng = np.concatenate([part.lng for part in parts])
         written = [part.others.column(amounts) for part in parts]
-        values = results.checked_amounts(written, amounts, self.source)
+        values = results.checked_amounts(written, amounts, self.source, table.bad)
         cells, inside = space.nearest_cells(lat=lat, lng=lng)
         self._tell_outside(int(np.count_nonzero(~inside)), inside.size, console)
         result = self._result(space, cells[inside], values[inside], amounts)

@@ -311,7 +311,8 @@ def read_numbers(reader: TableReader, names: Sequence[str], amounts: str) -> dic
     locations.tell_bad_rows(reader.name, reader.refused, rows + reader.refused)
     columns = {name: [batch.column(name) for batch in batches] for name in names}
     read = {name: _joined(column) for name, column in columns.items() if name != amounts}
-    return {**read, amounts: checked_amounts(columns[amounts], amounts, reader.name)}
+    checked = checked_amounts(columns[amounts], amounts, reader.name, reader.refused)
+    return {**read, amounts: checked}
 
 
 def _joined(column: Sequence[pa.Array]) -> FloatArray:
@@ -351,19 +352,25 @@ def amount_column(reader: TableReader, column: str | None) -> str:
     return locations.check_column(reader.columns, column or "share", reader.name)
 
 
-def checked_amounts(written: Sequence[pa.Array], column: str, path: str) -> FloatArray:
-    """Numbers of at least 0, the first other one named by its row; a warning where some may have marks."""
+def checked_amounts(
+    written: Sequence[pa.Array], column: str, path: str, left_out: int
+) -> FloatArray:
+    """Numbers of at least 0, the first other one named by its row; a warning where some may have marks.
+
+    Of the rows of the table so many were ``left_out``: rows are numbered without them.
+    """
     values = _joined(written)
+    of_those = " of those not left out" if left_out else ""
     wrong = np.flatnonzero(~((values >= 0) & np.isfinite(values)))
     if wrong.size:
         raise InvalidFile(
-            f"column {column!r} of {path} must hold numbers of at least 0; row {wrong[0] + 1} does not: "
-            "write them with a decimal point, and without marks for thousands"
+            f"column {column!r} of {path} must hold numbers of at least 0; row {wrong[0] + 1}{of_those} does "
+            "not: write them with a decimal point, and without marks for thousands"
         )
     if (row := marked_row(written)) is not None:
         logging.getLogger("geoveil.notes").warning(
-            f"points of column {column!r} of {path}, as in row {row + 1}, look like marks for thousands and "
-            "are read as decimal ones; write numbers without such marks",
+            f"points of column {column!r} of {path}, as in row {row + 1}{of_those}, look like marks for "
+            "thousands and are read as decimal ones; write numbers without such marks",
         )
     return values
 
