@@ -174,8 +174,9 @@ def test_what_is_no_estimate_is_one_line(folder: Path, text: str, said: str) -> 
     assert result.stderr.count("\n") == 1
 
 
-def test_shares_of_other_cells_are_no_truth(folder: Path) -> None:
-    other = gv.Grid.from_box(south=48.83, west=2.28, north=48.85, east=2.32, cell_km=0.5)
+@pytest.mark.parametrize(("west", "cell_km"), [(2.28, 0.5), (2.29, 1.0), (139.69, 1.0)])
+def test_shares_of_other_cells_are_no_truth(folder: Path, west: float, cell_km: float) -> None:
+    other = gv.Grid.from_box(south=48.83, west=west, north=48.85, east=west + 0.04, cell_km=cell_km)
     write_result(str(folder / "other.csv"), Estimated(other, np.full(other.size, 1 / other.size)))
     result = evaluate(folder / "estimate.geojson", "--truth", folder / "other.csv")
     assert result.exit_code == 2

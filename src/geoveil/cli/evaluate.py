@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,7 +14,7 @@ import geoveil as gv
 from geoveil.arrays import FloatArray, uniform
 from geoveil.cli import options as shared
 from geoveil.cli.console import Console, ProgressBar, Screen, two_columns
-from geoveil.errors import InvalidFile, InvalidInput, TooLarge, number_of
+from geoveil.errors import InvalidFile, InvalidInput, TooLarge, Unsupported, number_of
 from geoveil.measure import check_transport
 from geoveil.plot import maps
 from geoveil.space import MapSpace, Outside, OutsideCount
@@ -124,10 +125,20 @@ def _truth(
     except streamed.PlainDocument:
         pass  # an estimate of the service
     other = results.read_result(source, format=reading.format, delimiter=reading.delimiter)
-    same = other.space.size == space.size
-    if not same or not np.allclose(other.space.centres, space.centres, atol=1e-3):
+    if not _same_cells(other.space, space):
         raise InvalidInput(f"{source} must be about the same cells as the estimate")
     return TrueShares(other.share)
+
+
+def _same_cells(other: gv.Space, space: gv.Space) -> bool:
+    """Whether the cells lie at the same places: on the map, where both have one."""
+    centres = other.centres
+    if isinstance(other, MapSpace) and isinstance(space, MapSpace):
+        with suppress(Unsupported):  # one of them has no map
+            lat, lng = other.centres_latlng()
+            centres = space.plane.to_plane(lat=lat, lng=lng)
+    same = centres.shape == space.centres.shape
+    return same and np.allclose(centres, space.centres, atol=1e-3)
 
 
 def _counted(
