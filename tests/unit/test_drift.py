@@ -160,6 +160,17 @@ def test_reports_that_come_late_are_compared_again(
     assert sum(standing.reports) == 2000 * len(agreeing) + looked_at
 
 
+def test_a_burst_of_late_reports_takes_over_nothing() -> None:
+    """Rounds that were flooded at one time confirm neither each other nor a round that waits."""
+    tallies = {n: [said(HERE, n)] for n in range(1, 5)}
+    standing = settled(NO_ROUNDS, tallies, fitted_here)
+    flooded = {n: [tallies[n][0] + said(THERE, 50 + n, 1000)] for n in (2, 3, 4)}
+    after = settled(standing, tallies | flooded, fitted_here)
+    assert (after.agreeing, after.waiting, after.aside) == ((1,), (2,), (3, 4))
+    after = settled(after, tallies | flooded | {5: [said(HERE, 5)]}, fitted_here)
+    assert (after.agreeing, after.aside) == ((1, 5), (2, 3, 4))
+
+
 def test_groups_of_one_map_agree_and_others_do_not() -> None:
     strict, sharp = (gv.elastic(TOWN, epsilon_per_km=e, between="cells") for e in (1.0, 4.0))
     alike, apart = [], []
@@ -339,11 +350,13 @@ def test_a_campaign_follows_people_who_stay_where_they_went() -> None:
 def test_guarded_campaigns_do_not_take_fakes_for_a_move() -> None:
     campaign = gv.Campaign(TOWN, epsilon_per_km=4.0, between="cells", guarded=True)
     quiet = int(HERE.argmin())
-    for number in range(2):
+    for number in range(3):
         tally = said(HERE, number, 3000, campaign.mechanism)
-        if number:
-            tally = tally + campaign.mechanism.tally(np.full(200, quiet))
+        if number == 1:
+            tally = tally + campaign.mechanism.tally(np.full(400, quiet))
         campaign.receive(tally)
         campaign.close_round()
-    assert campaign.closing.standing.agreeing == (1, 2)
+    standing = campaign.closing.standing
+    assert (standing.agreeing, standing.looks) == ((1, 2, 3), 2)
+    assert standing.reports == (3000, 3400, 3000)  # fakes that were there did not come late
     assert campaign.closing.inspected.fake_range[0] > 100

@@ -292,7 +292,7 @@ class Campaign:
 
         take_over = not self.rule.trusted_seed
         standing = one_map.settled(before, tallies, fitted, take_over=take_over)
-        if standing.waiting == before.waiting:
+        if (standing.waiting, standing.aside) == (before.waiting, before.aside):
             return standing
         some = [round_ for number, round_ in as_then.items() if number not in before.aside]
         guarded = inspected(*(round_.number for round_ in some))
@@ -300,7 +300,7 @@ class Campaign:
             return standing
         # what the guard takes for fakes is no sign that people have moved
         cleaned = {round_.number: round_.counted for round_ in cleaned_rounds(some, guarded.left)}
-        return one_map.settled(before, tallies | cleaned, fitted, take_over=take_over)
+        return one_map.settled(before, tallies, fitted, cleaned=cleaned, take_over=take_over)
 
     def _estimated(
         self, used: Sequence[Round], last: Round | None, look: int, inspected: Inspected

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from geoveil.arrays import FloatArray
@@ -131,13 +132,18 @@ Fitted = Callable[[Sequence[int]], FloatArray]
 
 
 def settled(
-    before: Standing, tallies: Tallies, fitted: Fitted, *, take_over: bool = True
+    before: Standing,
+    tallies: Tallies,
+    fitted: Fitted,
+    *,
+    cleaned: Tallies = MappingProxyType({}),
+    take_over: bool = True,
 ) -> Standing:
     """The standing after the rounds that it does not know yet, oldest first.
 
     One that agreed is compared again once many of its reports came late. ``fitted`` is asked for the estimate
-    near which rounds are compared. Without ``take_over`` rounds that disagree wait for ever, and the first
-    is not compared again.
+    near which rounds are compared, those ``cleaned`` of fakes by what is left. Without ``take_over`` rounds
+    that disagree wait for ever, and the first is not compared again.
     """
     now = {number: sum(tally.total for tally in each) for number, each in tallies.items()}
     then = dict(zip(before.agreeing, before.reports, strict=False))
@@ -148,18 +154,20 @@ def settled(
     }
     earlier = {*before.agreeing, *before.waiting, *before.aside} - late
     standing = replace(before, agreeing=tuple(n for n in before.agreeing if n not in late))
+    left = {**tallies, **cleaned}
     for number in sorted(set(tallies) - earlier):
-        standing = _with_round(standing, number, tallies, fitted, take_over)
+        standing = _with_round(standing, number, left, fitted, take_over, number in late)
     agreeing = sorted(standing.agreeing)
     compared = now | {number: reports for number, reports in then.items() if number not in late}
     reports = tuple(compared.get(number, 0) for number in agreeing)
-    return replace(standing, agreeing=tuple(agreeing), reports=reports)
+    aside = tuple(sorted(standing.aside))
+    return replace(standing, agreeing=tuple(agreeing), aside=aside, reports=reports)
 
 
 def _with_round(
-    standing: Standing, number: int, tallies: Tallies, fitted: Fitted, take_over: bool
+    standing: Standing, number: int, tallies: Tallies, fitted: Fitted, take_over: bool, late: bool
 ) -> Standing:
-    """The standing with one more round."""
+    """The standing with one more round; a ``late`` one confirms none that waits."""
     agreeing = [other for other in standing.agreeing if other in tallies]
     if not agreeing:
         return replace(standing, agreeing=(*standing.agreeing, number))
@@ -172,13 +180,15 @@ def _with_round(
     waiting = [other for other in standing.waiting if other in tallies]
     if not waiting:
         return replace(with_look, waiting=(number,))
+    if late:
+        return replace(with_look, aside=(*standing.aside, number))
     alike = _p_value(waiting, number, tallies, fitted(waiting))
     if alike is not None and alike < _ALIKE:
         return replace(with_look, waiting=(number,), aside=(*standing.aside, *standing.waiting))
     together = (*standing.waiting, number)
     if len(together) <= CONFIRMING or not take_over:
         return replace(with_look, waiting=together)
-    aside = tuple(sorted((*standing.aside, *standing.agreeing)))
+    aside = (*standing.aside, *standing.agreeing)
     return replace(with_look, agreeing=together, waiting=(), aside=aside)
 
 
