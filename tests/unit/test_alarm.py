@@ -237,6 +237,11 @@ def test_fakes_in_one_slot_are_found_though_they_are_few_among_all(mechanism: Ch
     found = PoisoningAlarm().check_slots(hours, pooled)
     assert (found.raised, found.groups, found.suspicious.tolist()) == (True, ("3:00",), [24])
     assert found.summary().startswith("Alarm in 3:00: report 24 comes more often")
+    nobody = Tally(mechanism, np.zeros(36, np.int64))
+    later = PoisoningAlarm().check_slots({"9:00": nobody} | hours, pooled)
+    assert (later.groups, later.p_value) == (found.groups, found.p_value)
+    with pytest.raises(InvalidInput, match="slots must hold at least one report"):
+        QUICK.check_slots({"9:00": [nobody]}, pooled)
     with pytest.raises(InvalidInput, match="at least 99"):
         QUICK.check_slots(hours, pooled)
 

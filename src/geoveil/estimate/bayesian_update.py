@@ -189,18 +189,7 @@ class IterativeBayesianUpdate:
         >>> list(maps), maps.empty, int(maps[8].distribution.argmax())
         ([8], (9,), 0)
         """
-        instance("slots", slots, Mapping, _BY_SLOT)
-        full: dict[Any, list[Tally]] = {}
-        empty = []
-        for slot, tallies in slots.items():
-            listed = tallies if isinstance(tallies, Iterable) else [tallies]
-            counted = [tally for tally in listed if instance("slots", tally, Tally, _BY_SLOT).total]
-            if counted:
-                full[slot] = counted
-            else:
-                empty.append(slot)
-        if not full:
-            raise InvalidInput("slots must hold at least one report; all are empty")
+        full = slots_with_reports(slots)
         if pooled is None:
             pooled = self.fit([tally for tallies in full.values() for tally in tallies])
         instance("pooled", pooled, fitted.Estimate, "the estimate of all slots together")
@@ -216,7 +205,7 @@ class IterativeBayesianUpdate:
             )
         update = replace(self, stop=stop, start=_start(pooled.distribution, share))
         maps = {slot: update.fit(tallies) for slot, tallies in full.items()}
-        return SlotMaps(maps, pooled, started, empty)
+        return SlotMaps(maps, pooled, started, [slot for slot in slots if slot not in full])
 
     def _chosen(
         self, rule: stopping.CrossValidated, slots: list[list[Tally]], pooled: FloatArray
@@ -328,3 +317,16 @@ def _held_out_scores(
 
     for step, points in enumerate(zip(*paths, strict=True)):
         yield step, partial(score, points)
+
+
+def slots_with_reports(slots: Mapping[Any, Tally | Iterable[Tally]]) -> dict[Any, list[Tally]]:
+    """Of the slots that have reports: the tallies that do."""
+    full: dict[Any, list[Tally]] = {}
+    for slot, tallies in instance("slots", slots, Mapping, _BY_SLOT).items():
+        listed = tallies if isinstance(tallies, Iterable) else [tallies]
+        counted = [tally for tally in listed if instance("slots", tally, Tally, _BY_SLOT).total]
+        if counted:
+            full[slot] = counted
+    if not full:
+        raise InvalidInput("slots must hold at least one report; all are empty")
+    return full

@@ -20,6 +20,7 @@ from geoveil.channel.observed import TINY
 from geoveil.channel.operator import Operator
 from geoveil.errors import InvalidInput, Unsupported
 from geoveil.estimate import CrossValidated, IterativeBayesianUpdate, Steps
+from geoveil.estimate.bayesian_update import slots_with_reports
 from geoveil.estimate.fitted import Estimate, Observations
 from geoveil.estimate.objective import Objective, point_after
 from geoveil.estimate.uncertainty import MATRIX_CELLS
@@ -272,11 +273,13 @@ class PoisoningAlarm:
     ) -> AlarmResult:
         """Whether the reports of each slot look like honest people of that slot; ``groups`` names the others.
 
-        ``slots`` are tallies by the name of their slot, and ``pooled`` the map of all slots. All slots
-        together raise a false alarm at most as often as ``false_alarm``, which both tests share.
+        ``slots`` are tallies by the name of their slot, those without reports left out, and ``pooled`` the
+        map of all slots. All slots together raise a false alarm at most as often as ``false_alarm``, which
+        both tests share.
         """
-        names, groups = list(slots), []
-        every = [Observations(tallies).tallies for tallies in slots.values()]
+        full, groups = slots_with_reports(slots), []
+        names = list(full)
+        every = [Observations(tallies).tallies for tallies in full.values()]
         check_comparable(tally for parts in every for tally in parts)
         for parts in every:
             update = IterativeBayesianUpdate(stop=Steps(steps_of_slot(parts, pooled)))
