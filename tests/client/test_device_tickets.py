@@ -189,6 +189,17 @@ def test_whoever_is_late_has_the_report_of_who_was_quicker(
     assert seeds(late) == []
 
 
+def test_a_report_drawn_before_there_was_an_invitation_goes_with_its_ticket(
+    signer: Signer, path: Path
+) -> None:
+    with pytest.raises(Unacknowledged) as waits:
+        device(signer, path).report(**PLACE)
+    receipt = invited(signer, path).report(**PLACE)
+    assert receipt.acknowledged
+    assert receipt.report == waits.value.receipt.report
+    assert len(signer.blinded) == 1
+
+
 def test_a_report_that_never_counts_leaves_no_ticket(signer: Signer, path: Path) -> None:
     it = invited(signer, path)
     it.accept()
