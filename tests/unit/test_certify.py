@@ -300,3 +300,16 @@ def test_what_a_closed_form_shows_of_any_claim_needs_no_matrix(
         assert certificate.claimed == claim
     with pytest.raises(TooLarge):  # only its matrix could say
         gv.certify(channel, claim=gv.WithinRadius(1.0, 0.9))
+
+
+def test_a_bound_speaks_only_where_there_are_too_many_cells_for_a_matrix(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(certificate, "_ENUMERATED", 9)
+    few, many = (
+        gv.PlanarLaplace(gv.Grid(rows=rows, columns=columns, cell_km=1.0), epsilon_per_km=1.0)
+        for rows, columns in ((3, 3), (2, 5))
+    )
+    for claim in (None, gv.WithinRadius(1.0, 1.0)):
+        assert gv.certify(few, claim=claim).how == "enumeration"
+        assert gv.certify(many, claim=claim).how == "the bound of the Laplace density"
