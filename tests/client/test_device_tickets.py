@@ -98,6 +98,18 @@ def test_no_location_is_read_where_the_invitation_gives_no_ticket(
     assert signer.tickets == []
 
 
+def test_a_report_that_waits_for_a_ticket_says_why_the_invitation_gives_none(
+    signer: Signer, path: Path
+) -> None:
+    with pytest.raises(Unacknowledged, match="ticket-needed"):
+        device(signer, path).report(**PLACE)
+    signer.codes[CODE] = "another request"
+    with pytest.raises(Unacknowledged, match="gives no ticket") as waits:
+        invited(signer, path).report(**PLACE)
+    assert waits.value.problem == "invitation-used"
+    assert invited(signer, path).flush() == []
+
+
 @pytest.mark.parametrize("again", ["day", "round"])
 def test_a_ticket_goes_with_no_report_that_may_be_made_again(
     signer: Signer, path: Path, again: Any

@@ -19,7 +19,7 @@ from geoveil.client.ledger import Ledger
 from geoveil.client.ledger_book import Again, Charge, Period, Round, Totals, day_of
 from geoveil.client.location import Beyond, Locate, Whereabouts, end_of_trip, in_words, whereabouts
 from geoveil.client.network import Address, Network, Transport
-from geoveil.client.refusal import Refused, Unacknowledged, without_frames
+from geoveil.client.refusal import REASONS, Refused, Unacknowledged, without_frames
 from geoveil.document.slots import LATEST_S
 from geoveil.document.wire import MechanismDocument
 from geoveil.errors import InvalidInput, RandomnessFailed
@@ -373,10 +373,13 @@ class Device:
         """Send a drawn report until it is acknowledged; one that already is stays here."""
         if charge.state == "refused":
             raise Refused("problem", charge.problem, sent=True)
+        useless = ""
         if totals is None:
             if charge.state != "acknowledged":
-                with suppress(Refused):  # it may have been drawn before there was an invitation
+                try:  # it may have been drawn before there was an invitation
                     self.accept()
+                except Refused as refused:
+                    useless = refused.detail if refused.reason == "invitation" else ""
             totals = self.ledger.totals(self.address.origin, charge.campaign)
         *spent, ticket = totals
         receipt = self._receipt(charge, *spent)
@@ -391,6 +394,8 @@ class Device:
                     self.ledger.end(charge.campaign)
             raise
         if waits is not None:
+            if useless and waits[1] == "ticket-needed":
+                waits = f"{REASONS['invitation']} ({useless})", useless
             raise Unacknowledged(receipt, *waits) from None
         with suppress(Refused):
             self.ledger.mark(charge.report, "acknowledged")
