@@ -216,7 +216,9 @@ def test_limits_that_cannot_be_are_refused_in_words(service: InProcess) -> None:
     elsewhere = json.loads(json.dumps(CITY).replace("45.", "46."))
     answer = asked(elsewhere)
     assert_problem(answer, "invalid-campaign")
-    assert "must leave at least two cells" in answer.json()["detail"]
+    detail = answer.json()["detail"]
+    assert "must leave at least two cells of 1 km in the box, not 0" in detail
+    assert "longitude first" in detail
     long = CITY | {"name": "x" * (shapes.BACKDROP_BYTES + campaign_advice._AROUND_BYTES)}
     assert_problem(asked(long), "body-too-large")
 

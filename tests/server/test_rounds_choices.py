@@ -161,6 +161,11 @@ def test_promises_that_cannot_be(changed: dict[str, Any]) -> None:
         campaign_settings(**changed).problems()
 
 
+def test_who_gives_both_kinds_of_promise_is_told() -> None:
+    with pytest.raises(InvalidInput, match="not both"):
+        campaign_settings(epsilon_per_km=1.0, promises_per_km=(1.0, 2.0)).problems()
+
+
 def test_settings_of_campaigns_made_before_are_read() -> None:
     kept = msgspec.json.decode(campaign_settings().to_bytes())
     del kept["promises_per_km"]

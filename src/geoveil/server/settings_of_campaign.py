@@ -346,7 +346,7 @@ class CampaignSettings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, 
         if (promises is None) == (self.epsilon_per_km is None):
             raise InvalidSetting(
                 "epsilon_per_km",
-                "epsilon_per_km must be given, or several promises_per_km that people choose among",
+                "epsilon_per_km must be given, or several promises_per_km that people choose among, not both",
             )
         if promises is None:
             return

@@ -50,8 +50,8 @@ class MaskedGrid(MapSpace):
         self.size = self.cells.size
         if self.size < 2:
             raise InvalidInput(
-                f"the area must leave at least two cells of {grid.cell_km:g} km, not {self.size}; choose "
-                "smaller cells"
+                f"the area must leave at least two cells of {grid.cell_km:g} km in the box, not {self.size}; "
+                "choose smaller cells, or an area that lies in the box (in GeoJSON longitude first)"
             )
 
     @classmethod
