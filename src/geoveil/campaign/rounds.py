@@ -267,7 +267,7 @@ class Closing:
 
     @property
     def alarm(self) -> AlarmResult:
-        """Whether the newest rounds, as they were received, look like honest people."""
+        """Whether the newest of these rounds, as they were received, look like honest people; none that waits."""
         return self.inspected.alarms[0]
 
     @property

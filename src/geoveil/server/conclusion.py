@@ -299,7 +299,7 @@ def block_bars(bars: ErrorBars, space: AnyGrid, side: int) -> dict[str, Any]:
 
 
 def _alarm(closing: Closing) -> dict[str, Any]:
-    """Whether the newest rounds look like honest people; how many fakes, and what was left out."""
+    """Whether the map's newest rounds look like honest people; how many fakes, and what was left out."""
     alarm, inspected = closing.alarm, closing.inspected
     fewest, most = inspected.fake_range
     described = {
