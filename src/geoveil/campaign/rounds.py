@@ -267,7 +267,7 @@ class Closing:
 
     @property
     def alarm(self) -> AlarmResult:
-        """Whether the newest of these rounds, as they were received, look like honest people; none that waits."""
+        """Whether the newest of these rounds, as they were received, look like honest people."""
         return self.inspected.alarms[0]
 
     @property
