@@ -712,8 +712,12 @@ def test_another_process_may_begin_a_ledger_first(
 def test_a_ledger_that_is_never_let_go(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ledger = Ledger(path)
     monkeypatch.setattr(durable, "WAIT_S", 0.0)
-    with closing(sqlite3.connect(path, isolation_level=None)) as other:
+    with (
+        closing(sqlite3.connect(path, isolation_level=None)) as other,
+        monkeypatch.context() as patch,
+    ):
         other.execute("BEGIN EXCLUSIVE")
+        patch.setattr(ledger, "_locked", pytest.fail)  # who has that one may wait for this one
         assert reason(ledger.charges) == "ledger-busy"
     assert ledger.charges() == []
     with durable.locked(path.with_name("new.db.lock"), 0.0):
