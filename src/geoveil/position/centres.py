@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+import numpy.typing as npt
 import scipy
+from numpy.lib.stride_tricks import sliding_window_view
 
 from geoveil.arrays import BoolArray, FloatArray, IntArray, frozen
 from geoveil.errors import InvalidInput
@@ -166,6 +168,18 @@ class Lattice:
             for axis, size in enumerate((self.columns, self.rows))
         )
         return np.hypot(east[:, None, :], north[:, :, None])
+
+    def sums(self, tables: FloatArray, values: npt.ArrayLike) -> FloatArray:
+        """(k, 2·rows − 1, 2·columns − 1) by offset and (n,) values → (k, n): Σ_y table[x − y]·value[y]."""
+        grid = self.spread(np.asarray(values, dtype=np.float64))
+        total = np.zeros((len(tables), self.rows, self.columns))
+        across = sliding_window_view(tables, self.columns, axis=-1)[..., ::-1, :]
+        for north in range(1 - self.rows, self.rows):
+            there = slice(max(0, -north), self.rows - max(0, north))
+            here = slice(there.start + north, there.stop + north)
+            # copied, or they would be multiplied one by one
+            total[:, here] += grid[there] @ across[:, north + self.rows - 1].copy()
+        return self.gather(total)
 
     def spread(self, values: FloatArray) -> FloatArray:
         """(…, n) values of places → (…, rows, columns), zero where there is none."""

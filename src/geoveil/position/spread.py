@@ -90,7 +90,8 @@ def means_by_offset(
     """(cells,): Σ_y P(y|x)·f(|x − z_y|) from a position x in every cell of a grid, that far from its middle,
     where a report y stands for the place ``reported[y]``.
 
-    The kernel and f are computed once for every offset between two cells, and looked up for each pair.
+    The kernel and f are computed once for every offset between two cells. Where every report stands for its
+    own place, sums over them are products of matrices; else they are looked up for each pair.
     """
     lattice = centres.lattice
     if lattice is None:
@@ -100,6 +101,10 @@ def means_by_offset(
     ways, which = np.unique(moved, axis=0, return_inverse=True)  # one, but for cells at an edge
     near = cone.values(lattice.lengths_km(ways, centres.pitch_km))
     far = function(lattice.lengths_km(away_km[None], centres.pitch_km)[0])
+    if np.array_equal(reported, np.arange(centres.size)):
+        sums = lattice.sums(np.concatenate((near * far, near)), weights)
+        every = sums[: len(ways)] / sums[len(ways) :]
+        return np.asarray(every[which.ravel(), np.arange(lattice.inner)])
     number = lattice.cells @ (2 * lattice.columns - 1, 1)
     first = number[: lattice.inner, None] + far.size // 2
     means, step = np.empty(lattice.inner), max(1, _LOOKED_UP // centres.size)
