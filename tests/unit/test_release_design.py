@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -244,3 +245,15 @@ def test_design_stops_as_asked() -> None:
     assert design(law, 1.0, stop=gv.Steps(3)).ascent.steps == 3
     assert published_design(law, 1.0, 1e-2).ascent.steps > 3
     assert COARSE.tolerance == 1e-3
+
+
+@pytest.mark.parametrize("faint", [1e-323, 1e-310])
+def test_releases_that_hardly_ever_come_tell_nothing_about_a_person(faint: float) -> None:
+    made = design(CountLaw.of(Prior.parse([0.9, 0.1], 4)), 1.0)
+    weights = np.where(np.arange(5) < 2, faint, [0.0, 0.0, 0.2, 0.3, 0.5])
+    never, hardly = (
+        ReleaseDesign(made.law, 1.0, replace(made.ascent, distribution=given))
+        for given in (np.where(weights > 1e-300, weights, 0.0), weights)
+    )
+    wanted = never.personal_leakage_bits
+    np.testing.assert_allclose(hardly.personal_leakage_bits, wanted, rtol=1e-12)

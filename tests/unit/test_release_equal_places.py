@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -130,6 +131,20 @@ def test_draws_follow_the_law_of_the_vectors(name: str) -> None:
     keep = expected > 0
     assert chisquare(counted[keep], expected[keep]).pvalue > 1e-3
     assert seen[law == 0].sum() == 0
+
+
+def test_orbits_that_hardly_ever_come_tell_nothing_about_a_person() -> None:
+    made = symmetric_design(OrbitLaw.of(Prior.parse([0.4, 0.2, 0.2, 0.2], 4)), 0.5)
+    for orbit in range(made.weights.size):
+        never, hardly = made.weights.copy(), made.weights.copy()
+        never[orbit], hardly[orbit] = 0.0, 2e-323
+        told = []
+        for weights in (never, hardly):
+            ascent = replace(made.ascent, distribution=weights)
+            kernels = np.stack([made._kernel, made._weighted])
+            other = SymmetricDesign(made.law, 0.5, kernels, ascent)
+            told.append(other.personal_leakage_bits)
+        np.testing.assert_allclose(*told, rtol=1e-12)
 
 
 @pytest.mark.parametrize("rate", [0.5, 3.0, 60.0, 300.0])

@@ -247,7 +247,9 @@ class ReleaseDesign:
             shares = prior.rows[kind][prior.rows[kind] > 0]
             released = self.pushed(laws[prior.rows[kind] > 0])  # (places, vectors): r_l
             released /= released.sum(axis=1, keepdims=True)
-            divergences = rel_entr(released, shares @ released).sum(axis=1)
+            output = shares @ released
+            # what hardly ever comes may have no chance left after rounding
+            divergences = rel_entr(released, output)[:, output > 0].sum(axis=1)
             by_kind[kind] = max(0.0, float(shares @ divergences)) / math.log(2)
         return by_kind[prior.kind]
 

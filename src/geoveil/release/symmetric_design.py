@@ -179,7 +179,8 @@ class SymmetricDesign:
                 if likely[kind] > 0:
                     law = _on_orbits(orbits, laws[place])
                     released = apart._released(law / law.sum())
-                    nats[kind] += len(group) * likely[kind] * rel_entr(released, apart.output).sum()
+                    divergence = rel_entr(released, apart.output)[apart.output > 0].sum()
+                    nats[kind] += len(group) * likely[kind] * divergence
         return np.maximum(nats, 0.0)[prior.kind] / math.log(2)
 
     def _released(self, law: FloatArray) -> FloatArray:
