@@ -284,6 +284,22 @@ def test_every_result_has_a_page(estimate: gv.Estimate, advice: Any) -> None:
     )
 
 
+@pytest.mark.parametrize("places", [2, 4])
+def test_counts_at_places_have_pages_and_no_map(places: int) -> None:
+    release = gv.CountRelease(people=3, prior=np.full(places, 1 / places), multiplier=1.0)
+    channel = release.designs[0].channel
+    tally = gv.Tally(channel, np.ones(channel.report_count, dtype=np.int64))
+    fitted = gv.IterativeBayesianUpdate(gv.Steps(1)).fit(tally)
+    for thing in (release.designs[0].vectors, channel, tally, fitted):
+        page = thing._repr_html_()
+        assert "<table>" in page
+        assert "map" not in page
+        assert "picture" not in page
+    for drawn in (tally, fitted):
+        with pytest.raises(Unsupported, match="no map to draw"):
+            drawn.plot()
+
+
 def test_what_a_file_says_is_escaped(estimate: gv.Estimate, tmp_path: Path) -> None:
     from dataclasses import replace
 

@@ -162,7 +162,7 @@ def panel_height(space: Space, width: float) -> float:
     """In inches: a map has the proportions of its space, within reason; a line always has one height."""
     if space.centres.shape[1] == 1:
         return 2.6
-    wide, high = np.ptp(space.centres, axis=0) + 1e-9
+    wide, high = np.ptp(space.centres, axis=0)[:2] + 1e-9  # more have no map, which drawing says
     return width * float(np.clip(high / wide, 0.4, 1.6))
 
 

@@ -20,7 +20,7 @@ from geoveil.channel.words import NEARBY_KM
 from geoveil.errors import GeoveilError, number_of, percent
 from geoveil.estimate.fitted import Estimate
 from geoveil.plot.maps import quiet_colours, round_length
-from geoveil.space.space import MATRIX_LIMIT, Space
+from geoveil.space.space import MATRIX_LIMIT, MapSpace, Space
 from geoveil.table.frames import columns_of
 
 _ACROSS = 64
@@ -58,8 +58,9 @@ def _page_of_channel(thing: Channel) -> str:
         centres = thing.space.centres
         from_middle = centres - (centres.min(axis=0) + centres.max(axis=0)) / 2
         middle = int(np.argmin(np.square(from_middle).sum(axis=1)))
-        about["picture"] = f"where the reports of somebody in cell {middle} go"
         picture = small_map(thing.space, thing.row(middle)[:size])
+    if picture:
+        about["picture"] = f"where the reports of somebody in cell {middle} go"
     return _page(type(thing).__name__, about, picture)
 
 
@@ -143,11 +144,14 @@ def _page(title: str, about: Mapping[str, str], picture: str) -> str:
 def small_map(space: Space, values: FloatArray, *, top: float | None = None) -> str:
     """Values by cell as an inline picture (SVG): darker is more, on a square-root scale.
 
-    Large maps are drawn in larger places, the values in each added up. Cells on a line are bars.
+    Large maps are drawn in larger places, the values in each added up. Cells on a line are bars;
+    what is neither has no picture.
     """
     shares = np.asarray(values, dtype=np.float64)
     if space.centres.shape[1] == 1:
         return _bars(shares)
+    if not isinstance(space, MapSpace):
+        return ""
     low, high = space.centres.min(axis=0), space.centres.max(axis=0)
     span = float(max(high - low))
     pitch = float(getattr(space, "cell_km", 0.0)) or max(span / _ACROSS, 1e-9)
