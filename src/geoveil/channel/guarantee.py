@@ -20,6 +20,8 @@ from geoveil.arrays import FloatArray, able, count, finite, instance, lengths, p
 from geoveil.channel import words
 from geoveil.errors import InvalidInput, Unsupported
 
+_TRIED_KM = tuple(np.geomspace(1e-3, 1e4, 4001))
+"""Where a general ℓ is looked at."""
 A_GUARANTEE = "a guarantee, such as gv.PerKilometre(1.0)"
 
 
@@ -85,9 +87,7 @@ class Guarantee(ABC):
         if isinstance(other, BetweenPositions):  # a distance of cells says nothing about positions
             return isinstance(self, LocalDifferentialPrivacy) and self.epsilon <= other.slack
         ends = [1e-300, 1e-6, 1e300]
-        distances = np.concatenate(
-            (ends, np.geomspace(1e-3, 1e4, 4001), other._corners(), self._corners())
-        )
+        distances = np.concatenate((ends, _TRIED_KM, other._corners(), self._corners()))
         with np.errstate(over="ignore"):
             return bool((self.loss(distances) <= other.loss(distances) * (1 + 1e-12)).all())
 
@@ -172,7 +172,7 @@ class GeoIndistinguishability(_WithEpsilon):
     0.05
     """
 
-    epsilon_per_km: float = field(compare=False)
+    epsilon_per_km: float
     _name: ClassVar[str] = "epsilon_per_km"
 
     @classmethod
@@ -265,7 +265,7 @@ PerKilometre = GeoIndistinguishability
 class LocalDifferentialPrivacy(_WithEpsilon):
     """ℓ(d) = ε for every d > 0: no two cells can be told apart beyond ε, however far."""
 
-    epsilon: float = field(compare=False)
+    epsilon: float
     by_distance: ClassVar[bool] = False
 
     def loss(self, distance_km: npt.ArrayLike) -> FloatArray:
@@ -293,7 +293,7 @@ class WithinRadius(_WithEpsilon):
     """ℓ(d) = ε for 0 < d ≤ D and ∞ beyond: (D, ε)-location privacy."""
 
     radius_km: float
-    epsilon: float = field(compare=False)
+    epsilon: float
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -334,7 +334,7 @@ class GeneralPrivacy(Guarantee):
         such_as = "a function that gives ℓ(d) in nats for distances in km, such as np.sqrt"
         able("function", self.function, "__call__", such_as)
         with np.errstate(all="ignore"):
-            self.loss(np.geomspace(1e-3, 1e4, 4001))
+            self.loss(_TRIED_KM)
 
     def loss(self, distance_km: npt.ArrayLike) -> FloatArray:
         distance = lengths("distance_km", distance_km)
