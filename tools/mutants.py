@@ -33,6 +33,7 @@ _LEDGER, _ONE = "tests/client/test_ledger.py", "tests/client/test_one_report.py"
 _TICKETS = "tests/client/test_device_tickets.py"
 CORE: dict[str, tuple[str, ...]] = {
     "geoveil.randomness": ("tests/unit/test_randomness.py",),
+    "geoveil.channel.guarantee": ("tests/unit/test_guarantee.py", "tests/unit/test_promise.py"),
     "geoveil.channel.certificate": ("tests/unit/test_certify.py", "tests/unit/test_promise.py"),
     "geoveil.position.centres": (_WIRE, _CERTIFICATE, _POSITIONAL),
     "geoveil.position.cone": ("tests/unit/test_cone_bounds.py", _CERTIFICATE, _POSITIONAL),
@@ -72,6 +73,8 @@ CORE: dict[str, tuple[str, ...]] = {
 }
 """Module → its tests, the likeliest to find a fault first."""
 
+_SET_AT_ONCE = "any ε does: the exact one takes its place at once"
+_NEAR_0_OR_FAR = "any distance does that is so near 0, or so far"
 _HIDES = "what hides the time of a power is one number or its neighbour, and divided out again"
 EQUIVALENT: dict[str, str] = {
     "geoveil.document.ticket, _SIEVE: n % d → Mod → Mult": (
@@ -94,6 +97,16 @@ EQUIVALENT: dict[str, str] = {
     ),
     "geoveil.randomness, Randomness.chance: top < whole → Lt → LtE": (
         "where both are equal the draw is undecided, and what it is comes from the bits drawn next"
+    ),
+    "geoveil.channel.guarantee, GeoIndistinguishability.exactly: 0.0 → 1.0": _SET_AT_ONCE,
+    "geoveil.channel.guarantee, BetweenPositions.exactly: 0.0 → 1.0": _SET_AT_ONCE,
+    "geoveil.channel.guarantee, Guarantee.implies: 1e-300 → 2e-300": _NEAR_0_OR_FAR,
+    "geoveil.channel.guarantee, Guarantee.implies: 1e-06 → 2e-06": _NEAR_0_OR_FAR,
+    "geoveil.channel.guarantee, Guarantee.implies: 1e+300 → 2e+300": _NEAR_0_OR_FAR,
+    "geoveil.channel.guarantee, _TRIED_KM: 10000.0 → 20000.0": _NEAR_0_OR_FAR,
+    "geoveil.channel.guarantee, _TRIED_KM: 4001 → 4002": "a general ℓ is looked at about as closely",
+    "geoveil.channel.certificate, _answers: cells > _ENUMERATED → Gt → GtE": (
+        "where there are just as many cells the matrix is asked either way"
     ),
     "geoveil.channel.certificate, pairwise_losses: table > 0 → Gt → GtE": (
         "a report that nobody makes then adds a loss of 0, which is never the largest"

@@ -6,6 +6,7 @@ import functools
 import math
 import operator
 import pickle
+from collections.abc import Callable
 from dataclasses import FrozenInstanceError
 from fractions import Fraction
 from random import Random
@@ -16,9 +17,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import geoveil as gv
+from geoveil.arrays import FloatArray
 from geoveil.channel.guarantee import SumOfGuarantees
 from geoveil.channel.words import promise_of_a_report, spend_in_words
-from geoveil.errors import InvalidInput
+from geoveil.errors import InvalidInput, Unsupported
 from geoveil.measure import plant_island, report_within
 from geoveil.optimal import TablePrivacy
 
@@ -28,6 +30,11 @@ NEAR = gv.WithinRadius(1.0, 0.5)
 SQUARE = gv.GeneralPrivacy(np.square, "d²")
 
 
+def step(at_km: float) -> Callable[[FloatArray], FloatArray]:
+    """ℓ that is 0 up to a distance and 1 beyond."""
+    return lambda distance_km: np.where(distance_km > at_km, 1.0, 0.0)
+
+
 @pytest.mark.parametrize(
     ("guarantee", "losses"),
     [
@@ -35,6 +42,7 @@ SQUARE = gv.GeneralPrivacy(np.square, "d²")
         (LOCAL, [0.0, 1.0, 1.0, 1.0]),
         (NEAR, [0.0, 0.5, 0.5, math.inf]),
         (SQUARE, [0.0, 0.25, 1.0, 9.0]),
+        (gv.GeneralPrivacy(lambda d: d + 1.0), [0.0, 1.5, 2.0, 4.0]),
         (PER_KM + LOCAL, [0.0, 2.0, 3.0, 7.0]),
         (PER_KM + LOCAL + PER_KM, [0.0, 3.0, 5.0, 13.0]),
         (3 * NEAR, [0.0, 1.5, 1.5, math.inf]),
@@ -138,6 +146,15 @@ def test_one_promise_covers_another(strong: gv.Guarantee, weak: gv.Guarantee) ->
     assert not weak.implies(strong)
 
 
+def test_promises_between_positions_add_exactly() -> None:
+    one = gv.BetweenPositions(0.1, 0.01)
+    assert one + one + one == 3 * one == gv.BetweenPositions(0.3, 0.03)
+    assert (one + one).epsilon_per_km == 0.2
+    assert gv.BetweenPositions.exactly(Fraction(1, 10)) == gv.BetweenPositions(0.1)
+    assert one.between_positions
+    assert one.loss([0.0, 1.0]).tolist() == [0.0, 0.11]
+
+
 def test_what_rounding_adds_counts_in_whatever_a_promise_between_positions_covers() -> None:
     rounded = gv.BetweenPositions(2.0, 0.02)
     assert rounded.implies(gv.WithinRadius(1.0, 2.02))
@@ -147,14 +164,23 @@ def test_what_rounding_adds_counts_in_whatever_a_promise_between_positions_cover
     assert not rounded.implies(gv.GeoIndistinguishability(100.0))
     assert gv.BetweenPositions(0.0, 0.02).implies(gv.LocalDifferentialPrivacy(0.02))
     assert gv.BetweenPositions(2.0).implies(PER_KM)
-    assert not gv.WithinRadius(1.0, 0.5).implies(rounded)
+    assert rounded.implies(rounded)
+    assert rounded.implies(gv.BetweenPositions(2.0, 0.03))
+    assert not rounded.implies(gv.BetweenPositions(1.0, 0.03))
+    assert not rounded.implies(gv.BetweenPositions(3.0, 0.01))
+    assert gv.LocalDifferentialPrivacy(0.02).implies(rounded)
+    assert not gv.LocalDifferentialPrivacy(0.03).implies(rounded)
+    for near_only_or_over_cells in (gv.WithinRadius(1.0, 0.01), gv.GeoIndistinguishability(0.5)):
+        assert not near_only_or_over_cells.implies(rounded)
 
 
 @pytest.mark.parametrize("number", [1, np.float32(0.5), np.int64(1), np.float64(0.5)])
-def test_what_rounding_adds_is_a_float_whatever_it_was_given_as(number: float) -> None:
-    promise = gv.BetweenPositions(2.0, number)
-    assert type(promise.slack) is float
-    assert repr(promise) == repr(gv.BetweenPositions(2.0, float(number)))
+def test_a_promise_is_of_floats_whatever_it_was_given_as(number: float) -> None:
+    promise = gv.BetweenPositions(number, number)
+    assert type(promise.epsilon_per_km) is type(promise.slack) is float
+    assert (
+        repr(promise) == f"BetweenPositions(epsilon_per_km={float(number)}, slack={float(number)})"
+    )
 
 
 @pytest.mark.parametrize(
@@ -169,6 +195,12 @@ def test_what_rounding_adds_is_a_float_whatever_it_was_given_as(number: float) -
         ),  # near enough
         (NEAR, gv.WithinRadius(1.0001, 0.5)),
         (SQUARE, PER_KM),
+        (gv.GeoIndistinguishability(1.0), gv.GeoIndistinguishability(1.0 - 1e-13)),  # exactly
+        (LOCAL, gv.LocalDifferentialPrivacy(1.0 - 1e-13)),
+        *(
+            (gv.GeneralPrivacy(step(near)), gv.GeneralPrivacy(step(far)))
+            for near, far in ((0.9e-3, 1.5e-3), (8e3, 9.9e3))
+        ),
     ],
 )
 def test_some_promises_cover_each_other_nowhere_or_only_in_part(
@@ -199,6 +231,7 @@ def test_a_promise_must_be_a_number(wrong: object) -> None:
         gv.GeoIndistinguishability,
         gv.LocalDifferentialPrivacy,
         lambda e: gv.WithinRadius(1.0, e),
+        lambda radius: gv.WithinRadius(radius, 1.0),
     ):
         with pytest.raises(InvalidInput):
             make(wrong)
@@ -206,16 +239,24 @@ def test_a_promise_must_be_a_number(wrong: object) -> None:
         PER_KM.explain(wrong)
 
 
+@pytest.mark.parametrize("wrong", [-1.0, math.nan, "2"])
+def test_what_rounding_adds_must_be_a_number(wrong: object) -> None:
+    with pytest.raises(InvalidInput, match="slack"):
+        gv.BetweenPositions(2.0, wrong)  # type: ignore[arg-type]
+
+
 def test_a_promise_cannot_be_changed() -> None:
     with pytest.raises(FrozenInstanceError):
         PER_KM.epsilon_per_km = 1.0  # type: ignore[misc]
+    with pytest.raises(Unsupported, match="cannot be changed"):
+        RESPONSE.guarantee = PER_KM
 
 
 @pytest.mark.parametrize(
     ("make", "words"),
     [
         (lambda: gv.GeneralPrivacy(lambda d: -d), r"ℓ\(0.001 km\) = -0.001\) must not be negative"),
-        (lambda: gv.GeneralPrivacy(lambda d: np.where(d > 9, -1.0, d)), "must not be negative"),
+        (lambda: gv.GeneralPrivacy(lambda d: -step(9.0)(d)), r" = -1\) must not be negative"),
         (lambda: gv.GeneralPrivacy(lambda d: np.where(d > 9, np.nan, d)), "one number"),
         (lambda: gv.GeneralPrivacy(lambda d: np.zeros(7)), "one number"),
         (lambda: gv.GeneralPrivacy(3.0), r"function \(3.0\) must"),  # type: ignore[arg-type]

@@ -114,24 +114,6 @@ def test_the_sentence_is_about_positions_and_true() -> None:
     )
 
 
-def test_promises_between_positions_add_exactly() -> None:
-    one = gv.BetweenPositions(0.1, 0.01)
-    assert one + one + one == 3 * one == gv.BetweenPositions(0.3, 0.03)
-    assert one.implies(gv.BetweenPositions(0.1, 0.02))
-    assert not one.implies(gv.PerKilometre(0.1))
-    assert gv.BetweenPositions(0.1, 0.0).implies(gv.PerKilometre(0.1))
-    assert float(one.loss(0.0)) == 0.0
-    with pytest.raises(InvalidInput, match="slack"):
-        gv.BetweenPositions(0.1, -1.0)
-
-
-def test_a_loss_below_the_rounding_at_any_distance_is_within_the_promise() -> None:
-    promise = gv.BetweenPositions(epsilon_per_km=1.0, slack=0.02)
-    assert gv.LocalDifferentialPrivacy(0.02).implies(promise)
-    assert not gv.LocalDifferentialPrivacy(0.03).implies(promise)
-    assert not gv.GeoIndistinguishability(0.5).implies(promise)
-
-
 def test_nothing_over_cells_keeps_or_claims_a_promise_between_positions() -> None:
     """Whoever is taken to a cell first is told apart from a neighbour by a whole cell."""
     grid = gv.Grid.from_box(south=48.83, west=2.29, north=48.85, east=2.33, cell_km=1.0)
