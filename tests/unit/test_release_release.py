@@ -230,6 +230,7 @@ def test_a_wrong_timestamp_stops_all_of_them(monkeypatch: pytest.MonkeyPatch) ->
         ({"multiplier": 1.0, "prior": [0.5, 0.4, 0.0]}, "must sum to 1"),
         ({"multiplier": 1.0, "prior": [[0.5, 0.5]] * 3}, "one per person"),
         ({"multiplier": 1.0, "prior": [[[[1.0]]]]}, "timestamps, people or 1, places"),
+        ({"multiplier": 1.0, "prior": np.empty((0, 1, 3))}, "timestamps, people or 1, places"),
         ({"multiplier": 1.0, "prior": [[[1.0]]] * 2, "timestamps": 3}, "timestamps, people or 1"),
         ({"multiplier": 1.0, "prior": [[0.5, 0.5], [1.0]]}, "of one length"),
     ],

@@ -279,7 +279,8 @@ def _priors(
     if layers.ndim < 3:
         priors = [Prior.parse(layers, people)] * moments
     else:
-        if layers.ndim > 3 or (timestamps is not None and layers.shape[0] != moments):
+        wrong = timestamps is not None and layers.shape[0] != moments
+        if layers.ndim > 3 or not layers.shape[0] or wrong:
             raise InvalidInput(
                 f"prior (shape {layers.shape}) must be (timestamps, people or 1, places)"
             )
