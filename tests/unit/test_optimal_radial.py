@@ -211,6 +211,10 @@ def test_a_small_region_allows_steeper_noise():
 def test_too_few_rings_are_a_failure_that_says_what_to_try():
     with pytest.raises(SolverFailed, match="most_rings"):
         optimal_noise(privacy=gv.PerKilometre(1.0), most_rings=64)
+    with pytest.raises(
+        SolverFailed, match="most_rings"
+    ):  # a disk of half the globe, and a sharp rim
+        optimal_noise(privacy=gv.PerKilometre(1.0), bound_per_km2=1e-9, most_rings=400)
 
 
 def test_noise_that_breaks_the_promise_is_not_taken(monkeypatch):

@@ -343,12 +343,11 @@ def _noise(
         centre = values[0] * (math.sqrt(values[0] / values[1]) if steep else 1.0)
         middles = (edges[1:] + edges[:-1]) / 2
         pieces = Segments(np.r_[0.0, middles], np.r_[centre, values[:-1]], values)
-    pieces = pieces.bounded(limits.bound)
     optimality = NoiseOptimality(lowest, rings.count, rings.width, "")
     try:
-        return OptimalNoise(pieces, promise.stated, loss, optimality)
-    except InvalidInput:
-        return None  # ℓ jumps between rings, unseen; narrower ones look closer
+        return OptimalNoise(pieces.bounded(limits.bound), promise.stated, loss, optimality)
+    except InvalidInput:  # ℓ jumps between rings, unseen, or they cannot end at the bound
+        return None  # narrower ones look closer
 
 
 def _extended(rings: Rings, promise: RadialPromise, densities: FloatArray) -> FloatArray:
