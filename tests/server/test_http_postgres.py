@@ -94,6 +94,9 @@ def test_several_processes_count_an_id_once_and_survive_the_death_of_one(
         while server.log.read_text().count('"started"') < 3 and time.monotonic() < until_s:
             time.sleep(0.1)
         assert server.log.read_text().count('"started"') == 3, "the one that died is started again"
+        lines = [json.loads(line) for line in server.log.read_text().splitlines()]
+        (failed,) = (line for line in lines if line["event"] == "process-failed")
+        assert (failed["level"], failed["exit"]) == ("error", -signal.SIGKILL)
         server.stop()
         assert server.code == 0
         assert not Path(f"/proc/{second}").exists()
@@ -156,13 +159,13 @@ def test_every_line_of_the_log_is_json_while_the_database_is_gone(
     postgres.stop("immediate")
     try:
         until_another_serves = kill_one(two)
-        wait_for(two, "process-failed")
+        wait_for(two, "process-failed", 2)  # the one killed, and the one in its place
         wait_for(two, "psycopg.pool")
     finally:
         postgres.start()
     until_another_serves()
     lines = [json.loads(line) for line in two.log.read_text().splitlines()]
-    failed = next(line for line in lines if line["event"] == "process-failed")
+    failed = next(line for line in lines if line["event"] == "process-failed" and "error" in line)
     assert (failed["level"], failed["error"]) == ("error", "StoreFailed")
     assert "failed to take a connection" in failed["why"]
 

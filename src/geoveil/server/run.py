@@ -42,6 +42,8 @@ _DOORS = 1 if sys.platform == "win32" else 16
 """So many new connections are taken in one turn of the event loop, which takes one at each socket: with one
 door, whoever connects often and keeps the loop busy has others wait outside. Windows has another loop."""
 _LOOK_S = 0.2
+_SAID_WHY = 1
+"""The exit status of a process whose own log says why it ended."""
 _OTHER_FILES = 256
 
 
@@ -90,6 +92,9 @@ class Supervisor:
         for place, (process, _) in enumerate(self._started):
             if process.sentinel in dead and not self._stopping:
                 process.join()
+                if process.exitcode != _SAID_WHY:
+                    log = Log(self._settings.log_level)
+                    log.event("process-failed", level="error", exit=process.exitcode)
                 self._started[place] = self._start(place)
 
     def _stop(self, number: int, frame: FrameType | None) -> None:
@@ -128,7 +133,7 @@ def _live(
         _serve_one(settings, listener, lambda _: listening.set(), place)
     except Exception as error:  # in the log as any other, not in many lines
         Log(settings.log_level).fault("process-failed", error)
-        sys.exit(1)
+        sys.exit(_SAID_WHY)
 
 
 # --- Running the service: from settings to a listening process, and back down without losing a report
