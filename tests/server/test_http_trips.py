@@ -36,6 +36,8 @@ def test_a_report_needs_both_ends_where_trips_are_asked_for_and_only_there(
     ):
         answer = service.post(REPORTS, json={**report, "id": new_id(), **wrong})
         assert answer.json()["type"].endswith(f"/{problem}"), wrong
+    beyond = service.post(REPORTS, json={**report, "id": new_id(), "to": last + 1}).json()
+    assert beyond["detail"] == f"cell and to must be from 0 to {last}"
     half = {"mechanism": document.id, "id": new_id(), "cell": 0}
     assert "asks for trips" in service.post(REPORTS, json=half).json()["detail"]
     places = MechanismDocument.read(service.get("/api/campaigns/places/mechanism").content)

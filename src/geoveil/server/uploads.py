@@ -120,7 +120,8 @@ def _number(published: RoundRecord, report: Report) -> int:
         raise Problem("not-offered", f"the document of this mechanism {asks}")
     to = report.to or 0
     if max(report.cell, to) > most:
-        raise Problem("cell-out-of-range", f"cell must be from 0 to {most}")
+        named = "cell and to" if published.ends == 2 else "cell"
+        raise Problem("cell-out-of-range", f"{named} must be from 0 to {most}")
     return published.report_number(report.mechanism, slot, report.cell, to)
 
 
