@@ -54,6 +54,16 @@ def test_a_campaign_comes_closer_every_round(checkins: Path, tmp_path: Path) -> 
     assert all(path.read_bytes().startswith(b"\x89PNG") for path in (curve, maps))
 
 
+def test_a_campaign_on_one_cell_is_drawn_without_a_warning(tmp_path: Path) -> None:
+    source, curve = tmp_path / "one.csv", tmp_path / "curve.svg"
+    source.write_text("lat,lng\n" + "48.85,2.35\n" * 200)
+    result = geoveil("simulate", source, "--epsilon-per-km", 2, "--cell-km", 1, "--rounds", 2,
+                     "--box", "48.8496,2.3496,48.8504,2.3504", "--plot", curve)  # fmt: skip
+    assert result.exit_code == 0, result.output
+    assert "log-scale" not in result.stderr
+    assert curve.exists()
+
+
 def test_the_papers_rule_and_everybody_each_round(checkins: Path) -> None:
     result = geoveil("simulate", checkins, "--rounds", 2, "--epsilon-per-km", 4, *BOX,
                      "--as-published", "--everybody", "each-round", "--json")  # fmt: skip

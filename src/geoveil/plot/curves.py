@@ -112,13 +112,15 @@ def save_campaign(path: str, simulation: Simulation) -> None:
         raise InvalidInput("a campaign must have closed a round before its curve can be drawn")
     with picture(path, 6.4, 4.0) as figure:
         axes: Any = figure.subplots()
-        axes.set(xlabel="round", ylabel="earth mover's distance (km)", yscale="log")
-        plain_ticks(axes.yaxis)
+        scale = "log" if simulation.start_km > 0 else "linear"  # on one cell nothing is ever wrong
+        axes.set(xlabel="round", ylabel="earth mover's distance (km)", yscale=scale)
+        if scale == "log":
+            plain_ticks(axes.yaxis)
         numbers, errors = [one.number for one in rounds], [one.error_km for one in rounds]
         best = [one.hindsight_km for one in rounds]
 
         def line(values: Sequence[float], color: str, **style: Any) -> None:
-            shown = plotted(axes, numbers, values, "log", color=color)
+            shown = plotted(axes, numbers, values, scale, color=color)
             axes.plot(numbers, shown, color=color, **style)
 
         axes.axhline(simulation.start_km, color="0.6", linestyle=":", label="knowing nothing")
