@@ -97,7 +97,7 @@ def test_geojson_has_the_cells_that_exist(tmp_path: Path) -> None:
 
 
 def test_one_cell_and_islands() -> None:
-    with pytest.raises(InvalidInput, match="at least two cells of 40 km, not 1"):
+    with pytest.raises(InvalidInput, match="at least two cells of 40 km in the box, not 1"):
         gv.Grid.from_polygon(LIMITS, cell_km=40.0)
     islands = two_islands()
     assert islands.parts == 2
