@@ -155,6 +155,36 @@ def test_bodies_that_are_no_campaigns(service: InProcess, body: bytes) -> None:
 
 
 @pytest.mark.parametrize(
+    ("path", "body", "said"),
+    [
+        (
+            "POST /api/campaigns",
+            {"slots": "day"},
+            "`$.slots`; it must be one of hour, weekday-hour",
+        ),
+        (
+            "POST /api/campaigns",
+            {"nam": "x"},
+            "field `nam`; it must be one of name, box, cell_km, ",
+        ),
+        ("POST /api/campaigns", {"slots": {"x": 1}}, "field `x` - at `$.slots`"),
+        (
+            "PATCH /api/campaigns/lyon",
+            {"state": "stopped"},
+            "must be one of running, paused, ended",
+        ),
+    ],
+)
+def test_unknown_words_are_answered_with_those_there_are(
+    service: InProcess, path: str, body: Any, said: str
+) -> None:
+    answer = service.request(*path.split(), json=body, operator=True)
+    assert_problem(answer, "malformed-body")
+    assert said in answer.json()["detail"]
+    assert ("one of" in said) is ("one of" in answer.json()["detail"])
+
+
+@pytest.mark.parametrize(
     "changes",
     [
         {"name": ""},

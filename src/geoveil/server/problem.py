@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import msgspec
 from starlette.exceptions import HTTPException
@@ -16,6 +17,9 @@ from starlette.types import Receive
 from geoveil.errors import GeoveilError
 from geoveil.store import Overloaded, StoreFailed
 
+_NO_SUCH_WORD = re.compile(r"^Invalid enum value .* - at `\$\.(\w+)`$", re.DOTALL)
+_NO_SUCH_ENTRY = re.compile(r"^Object contains unknown field `[^`]*`$")
+"""What msgspec says of a word in an entry of the body, and of such an entry."""
 MEDIA_TYPE = "application/problem+json"
 BASE = "https://geoveil.org/problems/"
 
@@ -194,9 +198,26 @@ def decode(decoder: msgspec.json.Decoder[Any], body: bytes) -> Any:
     try:
         return decoder.decode(body)
     except msgspec.MsgspecError as error:
-        raise Problem("malformed-body", str(error)) from None
+        raise Problem("malformed-body", f"{error}{_known(decoder.type, str(error))}") from None
     except (ValueError, RecursionError):
         raise Problem("malformed-body", "the body must be JSON in UTF-8") from None
+
+
+def _known(kind: Any, said: str) -> str:
+    """What is said behind the fault of a word, or of an entry, that the type does not have: which it has."""
+    names: Iterable[str] = ()
+    if word := _NO_SUCH_WORD.search(said):
+        names = _words(get_type_hints(kind).get(word[1]))
+    elif _NO_SUCH_ENTRY.search(said):
+        names = kind.__struct_encode_fields__
+    return f"; it must be one of {', '.join(names)}" if names else ""
+
+
+def _words(kind: Any) -> list[str]:
+    """The words that a type allows."""
+    if get_origin(kind) is Literal:
+        return [word for word in get_args(kind) if isinstance(word, str)]
+    return [word for part in get_args(kind) for word in _words(part)]
 
 
 # --- What a client accepts, and whether it has the answer already
