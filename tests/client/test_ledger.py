@@ -375,7 +375,7 @@ def test_what_is_no_name_of_a_file(given: Any) -> None:
 def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
     answer = refused(Ledger, tmp_path / "nowhere" / "ledger.db")
     assert answer.reason == "ledger-unwritable"
-    assert "give it a place" in str(answer)
+    assert "make room, or choose a place" in str(answer)
 
 
 def test_a_ledger_that_is_a_folder(path: Path) -> None:

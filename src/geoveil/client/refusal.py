@@ -47,7 +47,7 @@ REASONS: Mapping[str, str] = {
     "ledger-unreadable": "the ledger cannot be read, and nothing is charged without it; put a copy back",
     "ledger-lost": "the ledger is missing although its anchor is there; put it back",
     "ledger-exchanged": "the ledger is another one than its anchor names; put the right one back",
-    "ledger-unwritable": "the ledger cannot be written, and nothing is charged without it; give it a place",
+    "ledger-unwritable": "the ledger cannot be written, so nothing is charged; make room, or choose a place",
     "ledger-busy": "another process holds the ledger; try again",
 }
 """Reason → what was wrong, for a person."""

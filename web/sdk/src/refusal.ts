@@ -35,7 +35,7 @@ export const REASONS = {
   ticket: "the collector's key or signature is not in order",
   problem: "the collector refused",
   "ledger-unreadable": "the ledger cannot be read, and nothing is charged without it; put a copy back",
-  "ledger-unwritable": "the ledger cannot be written, and nothing is charged without it; give it a place",
+  "ledger-unwritable": "the ledger cannot be written, so nothing is charged; make room, or choose a place",
   "ledger-busy": "another process holds the ledger; try again",
 } as const;
 
