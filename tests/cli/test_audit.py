@@ -22,7 +22,7 @@ from geoveil.cli.program import program
 from geoveil.document import saved
 from geoveil.document.saved import mechanism_to_dict, save_mechanism
 from geoveil.document.wire import publish, served_levels
-from geoveil.mechanism import ContinuousLaplace, Elastic, PlanarGeometric
+from geoveil.mechanism import ContinuousLaplace, Elastic, PlanarGeometric, PlanarLaplace
 from geoveil.space import Grid, MaskedGrid, Points
 from geoveil.space.points import at_places
 from geoveil.table.reader import Format, format_of
@@ -147,6 +147,21 @@ def test_a_broken_claim_ends_with_one(broken: Path) -> None:
     assert math.isclose(values["certificate"]["epsilon_per_km"], expected, rel_tol=1e-6)
 
 
+def test_a_claim_a_little_below_a_bound_is_called_unshown_and_not_broken(tmp_path: Path) -> None:
+    many = Grid(rows=33, columns=32, cell_km=0.5)
+    values = mechanism_to_dict(PlanarLaplace(many, epsilon_per_km=1.0))
+    values["guarantee"]["epsilon_per_km"] = 0.9999999
+    path = tmp_path / "below.json"
+    path.write_text(json.dumps(values))
+    result = audit(path, *DRAWS)
+    said = " ".join(result.stdout.split())
+    assert result.exit_code == 1
+    assert "IS NOT SHOWN TO HOLD: the loss is at most 1 per km" in said
+    assert "THE CLAIM IS NOT SHOWN" in said
+    assert "DOES NOT HOLD" not in said
+    assert "BROKEN" not in said
+
+
 @pytest.mark.parametrize("kind", ["planar", "elastic", "positions", "published"])
 def test_an_edited_document_says_what_it_claims_and_what_is_true(kind: str, tmp_path: Path) -> None:
     map_grid = Grid.from_box(south=48.83, west=2.31, north=48.86, east=2.36, cell_km=0.5)
@@ -175,7 +190,8 @@ def test_an_edited_document_says_what_it_claims_and_what_is_true(kind: str, tmp_
     assert "THE CLAIM IS BROKEN" in said
     positions = " between positions" if kind in ("positions", "published") else ""
     assert f"claim geo-indistinguishability{positions}, ε = 0.125 per km" in said
-    assert re.search(r"DOES NOT HOLD: the loss is (exactly|at most) (4|3\.99\d*) per km", said)
+    shown = "IS NOT SHOWN TO HOLD" if positions else "DOES NOT HOLD"  # there it is a bound only
+    assert re.search(rf"{shown}: the loss is (exactly|at most) (4|3\.99\d*) per km", said)
     assert "times as likely" not in said  # nothing is promised in the name of a false claim
     machine = json.loads(audit(path, *DRAWS, "--json").stdout)
     assert "0.125" in machine["guarantee"]
@@ -392,7 +408,7 @@ def test_a_mask_and_a_list_of_places_are_certified_and_audited(
     result = audit(tmp_path / "lagoon.json", *DRAWS)
     said = " ".join(result.stdout.split())
     assert result.exit_code == code, result.output
-    assert ("DOES NOT HOLD" in said) is bool(code)
+    assert ("IS NOT SHOWN TO HOLD" in said) is ("THE CLAIM IS BROKEN" in said) is bool(code)
     assert "draws follow the rows" in said or code
     assert (_AT_PLACES if vector == "places" else _IN_CELLS) in said
     machine = audit(tmp_path / "lagoon.json", *DRAWS, "--json")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable
 from decimal import Decimal, localcontext
 
@@ -112,9 +113,10 @@ def test_between_positions_the_certificate_is_the_bound_of_the_law_with_its_slac
     assert (found.worst_place_km, found.epsilon) == (loss.place_km, None)
     assert "per km and 0." in found.found
     less = gv.certify(mechanism, claim=gv.BetweenPositions(1.0, loss.slack))
-    assert not less.holds
+    assert (less.holds, less.verdict) == (False, "is not shown to hold")
     assert less.problem is not None
-    assert "is more than" in less.problem
+    assert re.match(r"a bound of ε = .* is more than ε = 1 per km", less.problem)
+    assert "IS NOT SHOWN TO HOLD: a bound" in str(less)
 
 
 @pytest.mark.parametrize("loss", [0.1, 1.0])
@@ -313,3 +315,7 @@ def test_a_bound_speaks_only_where_there_are_too_many_cells_for_a_matrix(
     for claim in (None, gv.WithinRadius(1.0, 1.0)):
         assert gv.certify(few, claim=claim).how == "enumeration"
         assert gv.certify(many, claim=claim).how == "the bound of the Laplace density"
+    true = gv.GeoIndistinguishability(1.0001 * gv.certify(few).epsilon_per_km)
+    assert gv.certify(few, claim=true).verdict == "holds"
+    assert gv.certify(many, claim=true).verdict == "is not shown to hold"
+    assert gv.certify(few, claim=gv.GeoIndistinguishability(0.1)).verdict == "does not hold"

@@ -36,7 +36,8 @@ class Certificate(Shown):
 
     ``epsilon_per_km`` is the largest loss per kilometre between two cells (nats), ``epsilon`` the
     largest loss between any two (``None`` where only the former has a closed form). ``holds`` says
-    whether the claim is met; without a claim it says whether the loss is finite. Between positions,
+    whether the claim is shown to be met; without a claim it says whether the loss is finite. Where they
+    are not ``exact``, both are bounds, and a claim below them may still be true. Between positions,
     ``epsilon_per_km`` is a bound over any two of them, and ``slack_nats`` comes on top, once a report.
     """
 
@@ -48,13 +49,21 @@ class Certificate(Shown):
     exact: bool
     how: str
     problem: str | None = None
-    """Why it does not hold, in words."""
+    """Why it does not hold, or is not shown to, in words."""
     unit: str = "km"
     """The unit of the space, by which ``epsilon_per_km`` counts."""
     slack_nats: float | None = None
     """Between positions: what rounding adds to the loss at any distance; ``None`` between cells."""
     worst_place_km: tuple[float, float] | None = None
     """Between positions: around this place they lose most per km, in the plane of the space."""
+
+    @property
+    def verdict(self) -> str:
+        """What may be said of the claim: a bound above it refutes nothing."""
+        if self.holds:
+            return "holds"
+        shown = self.exact or math.isinf(self.epsilon_per_km)
+        return "does not hold" if shown else "is not shown to hold"
 
     @property
     def found(self) -> str:
@@ -67,7 +76,7 @@ class Certificate(Shown):
         return f"{rounded_up(self.epsilon_per_km, 9)} per {self.unit}{rounding}"
 
     def __str__(self) -> str:
-        verdict = "holds" if self.holds else f"DOES NOT HOLD: {self.problem}"
+        verdict = "holds" if self.holds else f"{self.verdict.upper()}: {self.problem}"
         claim = "no claim" if self.claimed is None else self.claimed.sentence(self.unit)
         return f"{claim} — {verdict}; found {self.found} by {self.how}"
 
@@ -95,7 +104,10 @@ def certify(channel: Channel, *, claim: Guarantee | None = None) -> Certificate:
         epsilon_per_km, problem = loss.epsilon_per_km, None
         actual = BetweenPositions(epsilon_per_km, loss.slack)
         if claim is not None and not loss.proves(claim):
-            problem = f"{actual.amount(channel.space.unit)} is more than {claim.amount(channel.space.unit)}"
+            problem = (
+                f"a bound of {actual.amount(channel.space.unit)} is more than "
+                f"{claim.amount(channel.space.unit)}"
+            )
         elif isinstance(claim, BetweenPositions):
             epsilon_per_km = min(epsilon_per_km, claim.epsilon_per_km)
         return Certificate(
@@ -131,8 +143,9 @@ def check_claim(channel: Channel, claim: Guarantee) -> None:
     certificate = certify(channel, claim=claim)
     if not certificate.holds:
         raise InvalidInput(
-            f"guarantee ({claim.amount(channel.space.unit)}) must not be smaller than the loss of the "
-            f"mechanism, {certificate.found}: {certificate.problem}"
+            f"guarantee ({claim.amount(channel.space.unit)}) must not be smaller than "
+            f"{'' if certificate.exact else 'what is shown of '}the loss of the mechanism, "
+            f"{certificate.found}: {certificate.problem}"
         )
 
 
@@ -161,7 +174,8 @@ def _from_closed_form(loss: PrivacyLoss, claim: Guarantee | None, unit: str) -> 
     epsilon, per = (loss.epsilon or 0.0, "") if local else (loss.epsilon_per_km, f" per {unit}")
     allowed = math.inf if claim is None else float(claim.loss(1.0))
     holds = claim is None or loss.proves(claim)
-    problem = None if holds else f"{epsilon:.9g}{per} is more than the {allowed:.9g} claimed"
+    found = f"{'' if loss.exact else 'a bound of '}{epsilon:.9g}{per}"
+    problem = None if holds else f"{found} is more than the {allowed:.9g} claimed"
     return Certificate(
         loss.epsilon_per_km, loss.epsilon, claim, holds, loss.pair, loss.exact, loss.how, problem, unit
     )  # fmt: skip

@@ -59,8 +59,8 @@ def command(
     Shows also what it costs: the mean distance, and with --gain how far fake reports reach (the
     manipulation gain of 1 % fakes among 100,000 reports, up to 2,048 cells).
 
-    Ends with 0 when nothing was found, 1 when the claim is broken, 2 when the document cannot be
-    read. Nothing found in draws proves nothing; the certificate, where there is one, does. Every other
+    Ends with 0 when nothing was found, 1 when the claim is broken or not shown, 2 when the document cannot
+    be read. Nothing found in draws proves nothing; the certificate, where there is one, does. Every other
     command refuses a document whose claim is broken.
     """
     console = Console(machine=machine)
@@ -222,17 +222,23 @@ def _show(screen: Screen, lines: dict[str, str | None], report: AuditReport, spa
     screen.print(two_columns(lines))
     for finding in report.findings:
         screen.print(f"[bold red]found[/]  {escape(finding)}")
-    verdict = (
-        "[bold green]nothing found[/]" if report.passed else "[bold red]THE CLAIM IS BROKEN[/]"
-    )
-    screen.print(f"{verdict} (a sound mechanism is blamed with probability {report.false_alarm:g})")
+    screen.print(f"{_verdict(report)} (a sound mechanism is blamed with probability {report.false_alarm:g})")
+
+
+def _verdict(report: AuditReport) -> str:
+    if report.passed:
+        return "[bold green]nothing found[/]"
+    certificate = report.certificate
+    if certificate and certificate.verdict == "is not shown to hold" and len(report.findings) == 1:
+        return "[bold red]THE CLAIM IS NOT SHOWN[/]"
+    return "[bold red]THE CLAIM IS BROKEN[/]"
 
 
 def _certificate_lines(certificate: gv.Certificate | None, of: str) -> dict[str, str]:
     if certificate is None:
         return {"certificate": f"none: too many {of} to enumerate, and no closed form"}
     kind = "exactly" if certificate.exact else "at most"
-    verdict = "holds" if certificate.holds else "DOES NOT HOLD"
+    verdict = "holds" if certificate.holds else certificate.verdict.upper()
     loss = f"{verdict}: the loss is {kind} {certificate.found}, by {certificate.how}"
     pair = certificate.worst_pair
     worst = "" if pair is None else f"{of} {pair[0]} and {pair[1]}"

@@ -101,7 +101,7 @@ def _page_of_certificate(thing: Certificate) -> str:
     claimed = "nothing" if thing.claimed is None else thing.claimed.sentence(thing.unit)
     about = {
         "claimed": claimed,
-        "verdict": "holds" if thing.holds else f"does not hold: {thing.problem}",
+        "verdict": thing.verdict + (f": {thing.problem}" if thing.problem else ""),
         "found": f"{thing.found} ({'exact' if thing.exact else 'an upper bound'}), by {thing.how}",
     }
     if thing.worst_pair is not None:

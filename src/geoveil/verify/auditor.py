@@ -173,7 +173,7 @@ class _Audit:
         except TooLarge:
             return
         if self.certificate.claimed is not None and not self.certificate.holds:
-            yield f"the claim does not hold: {self.certificate.problem}"
+            yield f"the claim {self.certificate.verdict}: {self.certificate.problem}"
 
     def check_rows(self) -> Iterator[str]:
         """The rows of as many cells as is cheap: laws that keep the claim and agree with the products."""
