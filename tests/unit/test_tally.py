@@ -87,6 +87,15 @@ def test_counts_beyond_64_bits_are_refused(wrong: object) -> None:
         large + large
 
 
+def test_counts_of_all_combinations_and_of_those_seen_do_not_add() -> None:
+    """One combination seen has one count, which NumPy would add to every other."""
+    seen = JointTally([CHANNEL, CHANNEL], [[0, 0]] * 5)
+    every = seen.channel.tally([0, 1, 2])
+    for one, other in ((seen, every), (every, seen)):
+        with pytest.raises(InvalidInput, match=r"to be added; pass both to fit"):
+            one + other
+
+
 GRID = gv.Grid(rows=2, columns=3, cell_km=1.0)
 RAPPOR = gv.Rappor(GRID, epsilon=2.0)
 

@@ -464,9 +464,11 @@ class Tally(Framed, Drawn, Shown, ReadOnly):
     def __add__(self, other: Tally) -> Tally:
         if not isinstance(other, Tally):
             return NotImplemented
-        if other.channel is not self.channel and other.channel != self.channel:
+        alike = other.channel is self.channel or other.channel == self.channel
+        if not alike or other.complete != self.complete:
             raise InvalidInput(
-                "tallies must come from the same channel to be added; pass both to fit([…])"
+                "tallies must be of one kind and come from the same channel (joint ones from the same "
+                "channels, in one order) to be added; pass both to fit([…])"
             )
         return self._plus(other)
 

@@ -320,15 +320,9 @@ class JointTally(Tally):
         """The columns of all combinations, or of those seen where there are too many."""
         return (self.channel if self.channel.enumerable else self.operator).matrix()
 
-    def __add__(self, other: Tally) -> Tally:
+    def _plus(self, other: Tally) -> JointTally:
         """Both crowds together: a combination counts as often as in the two."""
-        if not isinstance(other, JointTally):
-            return NotImplemented
-        if self.channel != other.channel:
-            raise InvalidInput(
-                "joint tallies must come from the same channels, in one order, to be added; "
-                "pass both to fit([…])"
-            )
+        assert isinstance(other, JointTally)
         both = JointTally.__new__(JointTally)
         people = np.concatenate((self.combinations, other.combinations))
         both._count(self.channel, people, np.concatenate((self.counts, other.counts)))
