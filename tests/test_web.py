@@ -93,6 +93,8 @@ def test_few_packages_are_needed_and_no_address_is_locked(project: str, needs: s
     locked = {name: entry for name, entry in lock["packages"].items() if name}
     assert locked
     assert all("integrity" in entry and "resolved" not in entry for entry in locked.values())
+    wished = {name for entry in locked.values() for name in entry.get("optionalDependencies", {})}
+    assert wished <= {name.rpartition("node_modules/")[2] for name in locked}  # or npm ci fails
 
 
 def test_the_package_of_the_device_carries_its_licence_and_is_found_by_every_loader() -> None:
