@@ -222,7 +222,9 @@ def _show(screen: Screen, lines: dict[str, str | None], report: AuditReport, spa
     screen.print(two_columns(lines))
     for finding in report.findings:
         screen.print(f"[bold red]found[/]  {escape(finding)}")
-    screen.print(f"{_verdict(report)} (a sound mechanism is blamed with probability {report.false_alarm:g})")
+    screen.print(
+        f"{_verdict(report)} (a sound mechanism is blamed with probability {report.false_alarm:g})"
+    )
 
 
 def _verdict(report: AuditReport) -> str:

@@ -129,8 +129,9 @@ class PositionalElastic(Mechanism):
         proof, how = self.certificate, "a bound over all positions"
         east, north = (origin_km(self.space) + np.array(proof.worst_km)).tolist()
         return PrivacyLoss(
-            proof.epsilon_per_km, None, None, False, how, self.slack, (east, north), self.law.keeps
-        )
+            proof.epsilon_per_km, None, None, False, how,
+            self.slack, (east, north), proof.seen_per_km, self.law.keeps,
+        )  # fmt: skip
 
     def parameters(self) -> dict[str, Any]:
         return {
