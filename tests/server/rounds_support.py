@@ -132,5 +132,10 @@ class City:
         )
         return made
 
+    def next_round(self) -> int:
+        """Open the next round now, as an operator does; its number."""
+        self.campaigns.change(self.campaign, next_round_now=True)
+        return self.campaigns.look(self.campaign).number
+
     def wait(self, seconds: float) -> None:
         self.clock.now += seconds

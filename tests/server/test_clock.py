@@ -300,10 +300,10 @@ def test_the_next_round_opens_when_the_operator_says_so() -> None:
     town = Town()
     town.report(10)
     town.machine.true_s += 5
-    assert town.campaigns.next_round("paris") == 2
+    assert town.next_round() == 2
     town.report(100)
     town.campaigns.close("paris")
-    assert town.campaigns.next_round("paris") == 3  # without waiting for the estimate
+    assert town.next_round() == 3  # without waiting for the estimate
     assert town.usable().round == 3
     town.pass_s(2)
     assert town.campaigns.state("paris")["estimate"]["round"] == 2
@@ -362,7 +362,7 @@ def test_a_backup_put_back_under_a_slow_clock_opens_above_everything(wrong_s: fl
     copy.mark_copy(int(town.machine.true_s))
     for _ in range(20):
         town.machine.true_s += 2
-        seen = town.campaigns.next_round("paris")
+        seen = town.next_round()
     town.machine.wrong_s = wrong_s
     town.store, town.campaigns = copy, Campaigns(copy, clock=town.machine.clock(NOON))
     town.pass_s(SETTLE_S + 5)

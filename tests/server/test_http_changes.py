@@ -146,7 +146,7 @@ def test_whoever_resumes_a_campaign_that_another_process_just_ended_changes_noth
 
     def ended_before(campaign: str, **changes: Any) -> bool:
         for each in once:
-            assert service.store.end_campaign(each, minimum=50, at_s=1)
+            assert change_campaign(each, state="ended", minimum=50, at_s=1)
         return change_campaign(campaign, **changes)
 
     monkeypatch.setattr(service.store, "change_campaign", ended_before)

@@ -215,7 +215,7 @@ def of_version_1(service: InProcess, told: int | None) -> dict[str, Any]:
     if told is not None:
         store.close_round("old", 1, minimum=1, at_s=1)
         store.publish(EstimateRecord("old", 1, 2, told, json.dumps(made).encode()), None)
-    store.change_campaign("old", state="ended")
+    store.change_campaign("old", state="ended", at_s=1)
     return made
 
 

@@ -248,26 +248,35 @@ def test_no_round_is_opened_after_the_last() -> None:
 def test_nobody_opens_a_round_after_the_last(tmp_path: Path) -> None:
     city = City(campaign_settings(rounds=1), open_store(tmp_path / "store.db"))
     city.report(10)
-    assert city.campaigns.next_round("paris") == 2  # ten reports are no round of the one
+    assert city.next_round() == 2  # ten reports are no round of the one
     city.report(100)
     city.campaigns.close("paris")
     for _ in range(2):  # before its estimate, and after it
         with raises_problem("campaign-finished", "round 2 was the last of the campaign"):
-            city.campaigns.next_round("paris")
+            city.next_round()
         city.work()
     assert [known.number for known in city.store.rounds("paris")] == [1, 2]
     assert city.campaigns.state("paris")["state"] == "finished"
     city.store.close()
 
 
-def test_an_end_and_the_closing_of_its_round_are_kept_together(tmp_path: Path) -> None:
-    """The power is cut at every call of the disk: a campaign that has ended waits for its estimate."""
+@pytest.mark.parametrize(
+    ("changes", "after"),
+    [
+        ({"state": "ended"}, ("ended", 1, 1)),  # it waits for its estimate
+        ({"state": "paused", "next_round_now": True}, ("paused", 0, 2)),
+    ],
+)
+def test_all_changes_that_are_asked_for_together_are_kept_together(
+    tmp_path: Path, changes: dict[str, Any], after: tuple[object, ...]
+) -> None:
+    """The power is cut at every call of the disk."""
     disk, found = Disk("ending"), set()
     city = City(store=SqliteStore(tmp_path / "store.db", vfs="ending"))
     city.report(100)
     cuts: list[dict[str, Shadow]] = []
     disk.at_call = lambda what: cuts.append(disk.power_cut())
-    city.campaigns.change("paris", state="ended")
+    city.campaigns.change("paris", name="Lutetia", published=True, **changes)
     cuts.append(disk.power_cut())
     city.store.close()
     disk.unregister()
@@ -278,9 +287,10 @@ def test_an_end_and_the_closing_of_its_round_are_kept_together(tmp_path: Path) -
         store = SqliteStore(folder / "store.db")
         kept = store.campaign("paris")
         assert kept is not None
-        found.add((kept.state, len(store.closings())))
+        told = kept.name, kept.published_at_s is not None
+        found.add((kept.state, len(store.closings()), len(store.rounds("paris")), *told))
         store.close()
-    assert found == {("running", 0), ("ended", 1)}
+    assert found == {("running", 0, 1, "Paris", False), (*after, "Lutetia", True)}
 
 
 def test_a_campaign_ends_without_estimate_when_its_last_document_expires_too_small() -> None:
@@ -430,7 +440,7 @@ def test_the_state_of_a_campaign_reads_one_document_of_however_many_rounds() -> 
     city = City(store=store)
     for number in range(2, 8):
         city.wait(1)
-        assert city.campaigns.next_round("paris") == number
+        assert city.next_round() == number
     before = store.asked
     city.wait(1)
     state = city.campaigns.state("paris")

@@ -135,7 +135,7 @@ def test_the_same_closing_gives_the_same_bytes() -> None:
 def test_late_reports_and_renewed_rounds_keep_their_level() -> None:
     city = offering()
     report(city, {1.0: 60, 2.0: 50})
-    assert city.campaigns.next_round("paris") == 2
+    assert city.next_round() == 2
     renewed = unpack_levels(city.campaigns.mechanism("paris").document)
     assert [each.round for each in renewed] == [2, 2]
     report(city, {1.0: 100, 2.0: 10})

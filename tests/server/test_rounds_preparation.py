@@ -12,6 +12,7 @@ import os
 import signal
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from queue import Queue
 from typing import Any
@@ -111,7 +112,8 @@ def test_a_campaign_of_many_cells_says_that_it_is_being_prepared(campaigns: Camp
     assert (state["state"], state["round"]) == ("preparing", 0)
     assert (state["mechanism"], state["expires"]) == (None, None)
     assert state["preparation"] == {"round": 1, "problem": None, "needs_area": False}
-    for ask in (campaigns.mechanism, campaigns.close, campaigns.next_round):
+    opening = partial(campaigns.change, next_round_now=True)
+    for ask in (campaigns.mechanism, campaigns.close, opening):
         with raises_problem("campaign-preparing", "try again later"):
             ask("paris")
     with raises_problem("no-estimate-yet"):

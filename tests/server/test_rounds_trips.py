@@ -121,7 +121,7 @@ def test_rounds_add_up_and_one_below_the_minimum_is_not_used() -> None:
     report(city, 150)
     assert closed(city)["reports"] == 150
     report(city, 30)  # below the minimum of 100
-    assert city.campaigns.next_round("paris") == 3
+    assert city.next_round() == 3
     city.wait(2)
     report(city, 120)
     body = closed(city)

@@ -654,7 +654,7 @@ def test_a_trusted_first_round_is_in_every_attempt_as_it_closed(
     monkeypatch.setattr(rounds, "_ALARM_REPLICATES", (49, 49))  # most of the time
     city = City(campaign_settings(cell_km=2.0, trusted_seed=True))
     opening = city.campaigns.mechanism("paris")
-    assert city.campaigns.next_round("paris") == 2, "nobody had reported in the first"
+    assert city.next_round() == 2, "nobody had reported in the first"
     city.wait(2)
     first = city.campaigns.mechanism("paris")
     sent = Counter(dict.fromkeys(range(city.settings.grid.size), 0))
@@ -682,7 +682,7 @@ def test_a_trusted_first_round_is_in_every_attempt_as_it_closed(
 def test_a_round_is_no_seed_where_some_had_reported_before_it() -> None:
     city = City(campaign_settings(cell_km=2.0, trusted_seed=True))
     city.report(5)
-    city.campaigns.next_round("paris")
+    city.next_round()
     for _ in range(2):
         city.wait(2)
         work = Jobs(city.campaigns).work(closed(city))

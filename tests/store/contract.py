@@ -169,7 +169,7 @@ class StoreContract:
 
     def test_nothing_is_prepared_for_a_campaign_that_has_ended(self, store: Store) -> None:
         store.create_campaign(a_campaign(), None)
-        store.change_campaign("paris", state="ended")
+        store.change_campaign("paris", state="ended", at_s=800)
         wanted = PreparationRecord("paris", 1)
         assert store.preparations() == []
         assert store.preparation("paris") == wanted
@@ -346,7 +346,7 @@ class StoreContract:
         store.replace_document(a_round("rome", number=2), after=1, at_s=300)
         store.add([Upload("rome", 2, device_id(0), 0), Upload("paris", 1, device_id(0), 0)])
         store.close_round("paris", 1, minimum=1, at_s=400)
-        store.change_campaign("oslo", state="paused")
+        store.change_campaign("oslo", state="paused", at_s=800)
         two, one = a_round("rome", number=2), a_round("paris")
         assert store.last_rounds() == [
             RoundTimes("rome", 2, two.mechanism, two.opened_at_s, two.expires_at_s, None, 1),
@@ -504,12 +504,12 @@ class StoreContract:
 
     def test_a_map_is_published_since_when_it_was_and_taken_back(self, store: Store) -> None:
         start(store)
-        assert store.publish_map("paris", 7)
-        assert store.publish_map("paris", 9)
+        assert store.change_campaign("paris", published=True, at_s=7)
+        assert store.change_campaign("paris", published=True, at_s=9)
         assert store.campaign("paris") == replace(a_campaign(), published_at_s=7)
-        assert store.publish_map("paris", None)
+        assert store.change_campaign("paris", published=False, at_s=9)
         assert store.campaign("paris") == a_campaign()
-        assert not store.publish_map(MISSING, 7)
+        assert not store.change_campaign(MISSING, published=True, at_s=7)
 
     def test_a_backdrop_is_kept_and_forgotten(self, store: Store) -> None:
         start(store)
@@ -524,17 +524,17 @@ class StoreContract:
 
     def test_a_campaign_is_renamed_paused_and_ended(self, store: Store) -> None:
         start(store)
-        assert store.change_campaign("paris", name="Île-de-France")
-        assert store.change_campaign("paris", state="paused")
+        assert store.change_campaign("paris", name="Île-de-France", at_s=800)
+        assert store.change_campaign("paris", state="paused", at_s=800)
         assert store.campaign("paris") == replace(
             a_campaign(), name="Île-de-France", state="paused"
         )
-        assert not store.change_campaign(MISSING, state="ended")
-        assert store.change_campaign("paris", state="ended")
+        assert not store.change_campaign(MISSING, state="ended", at_s=800)
+        assert store.change_campaign("paris", state="ended", at_s=800)
         assert not store.replace_document(a_round(number=2), after=1, at_s=800)
-        assert not store.change_campaign("paris", name="Paris", state="running")
+        assert not store.change_campaign("paris", name="Paris", state="running", at_s=800)
         assert store.campaign("paris") == replace(a_campaign(), name="Île-de-France", state="ended")
-        assert store.change_campaign("paris", name="Paris")
+        assert store.change_campaign("paris", name="Paris", at_s=800)
 
     def test_the_end_of_a_campaign_closes_its_round_where_it_has_enough(self, store: Store) -> None:
         for name, reports in (("paris", 3), ("rome", 2)):
@@ -542,11 +542,11 @@ class StoreContract:
             store.add([Upload(name, 1, device_id(number), 0) for number in range(reports)])
         for _ in range(2):  # the second time nothing is left to do
             for name in ("paris", "rome"):
-                assert store.end_campaign(name, minimum=3, at_s=500)
+                assert store.change_campaign(name, state="ended", minimum=3, at_s=500)
             assert store.closings() == [ClosingRecord("paris", 1, 500)]
         assert {each.state for each in store.campaigns()} == {"ended"}
         assert counts_at(store, 1)[1][0] == 3
-        assert not store.end_campaign(MISSING, minimum=0, at_s=500)
+        assert not store.change_campaign(MISSING, state="ended", minimum=0, at_s=500)
 
     def test_no_round_is_opened_after_one_that_was_closed_meanwhile(self, store: Store) -> None:
         start(store)
@@ -563,7 +563,7 @@ class StoreContract:
         start(store)
         store.add([Upload("paris", 1, device_id(0), 0)])
         store.close_round("paris", 1, minimum=1, at_s=500)
-        store.change_campaign("paris", state="ended")
+        store.change_campaign("paris", state="ended", at_s=800)
         assert store.publish(estimate_of("paris", 1), a_round(number=2))
         assert [one.number for one in store.rounds("paris")] == [1]
 
@@ -644,7 +644,7 @@ class StoreContract:
         store.add([Upload("paris", 1, device_id(1), 0)])
         assert store.forget_ids(now_s=10**12) == 0
         assert store.add([Upload("paris", 1, device_id(1), 1)]) == [False]
-        store.end_campaign("paris", minimum=1, at_s=900)
+        store.change_campaign("paris", state="ended", minimum=1, at_s=900)
         assert store.forget_ids(now_s=10**12) == 1
 
     def test_a_campaign_has_one_key_for_its_tickets(self, store: Store) -> None:

@@ -359,37 +359,35 @@ class MemoryStore:
             return kept.record if kept else None
 
     def change_campaign(
-        self, campaign: str, *, name: str | None = None, state: State | None = None
+        self,
+        campaign: str,
+        *,
+        at_s: int,
+        name: str | None = None,
+        state: State | None = None,
+        published: bool | None = None,
+        minimum: int | None = None,
+        following: RoundRecord | None = None,
+        still_open: bool = False,
     ) -> bool:
-        """Another name or state for a campaign."""
+        """Another name, state or round for a campaign, and its map for everybody or no longer."""
         with self._lock:
             kept = self._campaigns.get(campaign)
             if kept is None:
                 return False
             old = kept.record
-            if old.state == "ended" != (state or old.state):
+            if old.state == "ended" and (following or state in ("running", "paused")):
                 return False
             kept.record = replace(old, name=name or old.name, state=state or old.state)
-            return True
-
-    def end_campaign(self, campaign: str, *, minimum: int, at_s: int) -> bool:
-        """End a campaign, and close its open round where it has enough reports."""
-        with self._lock:
-            ended = self.change_campaign(campaign, state="ended")
-            last = self.last_round(campaign)
-            if last is not None:
-                self.close_round(campaign, last.number, minimum=minimum, at_s=at_s)
-            return ended
-
-    def publish_map(self, campaign: str, at_s: int | None) -> bool:
-        """Everybody may see the map, or no longer."""
-        with self._lock:
-            kept = self._campaigns.get(campaign)
-            if kept is None:
-                return False
-            since = kept.record.published_at_s
-            when = at_s if at_s is None or since is None else since
-            kept.record = replace(kept.record, published_at_s=when)
+            if published is not None:
+                since = at_s if old.published_at_s is None else old.published_at_s
+                kept.record = replace(kept.record, published_at_s=since if published else None)
+            if minimum is not None and kept.rounds:
+                last = kept.rounds[-1].record.number
+                self.close_round(campaign, last, minimum=minimum, at_s=at_s)
+            if following is not None:
+                after = following.number - 1
+                self.replace_document(following, after=after, at_s=at_s, still_open=still_open)
             return True
 
     def keep_backdrop(self, campaign: str, backdrop: bytes | None) -> bool:

@@ -172,10 +172,20 @@ class Comparison:
 
     def change(self) -> None:
         name, state = self.campaign(), self.random.choice(("running", "paused", "ended", None))
-        title, at_s = self.random.choice((None, "Other")), self.now_s
-        self.both(lambda store: store.change_campaign(name, name=title, state=state))
-        if state == "ended":
-            self.both(lambda store: store.end_campaign(name, minimum=2, at_s=at_s))
+        title = self.random.choice((None, "Other"))
+        following = None
+        if state != "ended" and self.model.rounds(name) and self.random.random() < 0.2:
+            following = self.following(name)
+        changes = {
+            "at_s": self.now_s,
+            "name": title,
+            "state": state,
+            "published": self.random.choice((None, None, True, False)),
+            "minimum": 2 if state == "ended" else None,
+            "following": following,
+            "still_open": self.random.random() < 0.3,
+        }
+        self.both(lambda store: store.change_campaign(name, **changes))
 
     def delete(self) -> None:
         name = self.campaign()

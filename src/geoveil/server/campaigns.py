@@ -301,8 +301,10 @@ class Campaigns:
     ) -> None:
         """Rename, pause, resume, end or publish; an end is for good, and closes the open round.
 
-        Nothing is changed where one of the changes cannot be. Raises ``unknown-campaign``,
-        ``invalid-campaign``, ``campaign-ended``, and with ``next_round_now`` what :meth:`next_round` does.
+        ``next_round_now`` opens the next round with the mechanism of this one, whose reports enter the next
+        estimate. Nothing is changed where one of the changes cannot be, or fails. Raises
+        ``unknown-campaign``, ``invalid-campaign``, ``campaign-ended``, and with ``next_round_now``
+        ``campaign-preparing`` or, once the last round is closed, ``campaign-finished``.
         """
         record, settings, now = self._record(campaign), self.settings(campaign), int(self.clock())
         ended = Problem("campaign-ended", "an end is for good; make another campaign")
@@ -312,21 +314,29 @@ class Campaigns:
             raise ended
         if next_round_now and state == "ended":
             raise InvalidInput("next_round_now must be left out where the campaign ends")
+        minimum, following, still_open = None, None, False
         if next_round_now:
-            self._going_on(campaign)
-        lives_on = None if state == "ended" else state
-        if not self.store.change_campaign(campaign, name=name, state=lives_on):
-            self._record(campaign)  # raises where it was deleted meanwhile
-            raise ended
-        if published is not None:
-            self.store.publish_map(campaign, now if published else None)
-        current = self.store.last_round(campaign)
-        if state == "ended" and (current is None or VERSION_1 not in current.document):
-            self.store.end_campaign(campaign, minimum=settings.minimum_reports, at_s=now)
-        self._record(campaign)
+            current = self._going_on(campaign)
+            following = round_documents.renewed(current, settings, now, current.number + 1)
+            still_open = current.closed_at_s is None
+        elif state == "ended":
+            last = self.store.last_round(campaign)
+            if last is None or VERSION_1 not in last.document:
+                minimum = settings.minimum_reports
+        changed = self.store.change_campaign(
+            campaign,
+            at_s=now,
+            name=name,
+            state=state,
+            published=published,
+            minimum=minimum,
+            following=following,
+            still_open=still_open,
+        )
+        self._record(campaign)  # raises where it was deleted meanwhile
         self.forget(campaign)
-        if next_round_now:
-            self.next_round(campaign)
+        if not changed:
+            raise ended
 
     def delete(self, campaign: str) -> None:
         """Remove a campaign and all it holds; raises ``unknown-campaign``."""
@@ -367,16 +377,6 @@ class Campaigns:
                     f"{minimum} to be closed; wait for more",
                 )
         return current.number
-
-    def next_round(self, campaign: str) -> int:
-        """Open the next round now, with the mechanism of this one; its number.
-
-        Reports of the round it ends enter the next estimate. Raises ``unknown-campaign``,
-        ``campaign-preparing``, ``campaign-ended`` or, once the last round is closed, ``campaign-finished``.
-        """
-        current = self._going_on(campaign)
-        self.renew(current, self.settings(campaign), current.number + 1)
-        return self.look(campaign).number
 
     def _going_on(self, campaign: str) -> RoundRecord:
         """The current round of a campaign that may open another."""

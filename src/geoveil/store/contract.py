@@ -114,32 +114,38 @@ class Store(ABC):
         return self._one(records.CampaignRecord, statement, campaign=campaign)
 
     def change_campaign(
-        self, campaign: str, *, name: str | None = None, state: records.State | None = None
+        self,
+        campaign: str,
+        *,
+        at_s: int,
+        name: str | None = None,
+        state: records.State | None = None,
+        published: bool | None = None,
+        minimum: int | None = None,
+        following: records.RoundRecord | None = None,
+        still_open: bool = False,
     ) -> bool:
-        """Another name or state for a campaign; ``False``, and nothing changed, where there is none or its
-        end, which is for good, would be taken back."""
-        return bool(self._write(sql.CHANGE_CAMPAIGN, campaign=campaign, name=name, state=state))
+        """Another name or state for a campaign, its map for everybody or (``False``) no longer, its open
+        round closed where it has ``minimum`` reports, the next one opened: all in one transaction.
 
-    def end_campaign(self, campaign: str, *, minimum: int, at_s: int) -> bool:
-        """End a campaign and close its open round as :meth:`close_round` does, in one transaction.
-
-        ``False`` where there is no campaign; a round with fewer than ``minimum`` reports stays as it is.
+        A map that is published stays so since when it was; :meth:`close_round` and :meth:`replace_document`
+        say when nothing is closed or opened. ``False``, and nothing changed, where there is no campaign, its
+        end, which is for good, would be taken back, or it has ended and another round should open.
         """
         with self.writing() as run:
             locked = run(self.LOCKED, campaign=campaign)
-            if locked:
-                run(sql.CHANGE_CAMPAIGN, campaign=campaign, name=None, state="ended")
+            goes_on = following is not None or state not in (None, "ended")
+            if not locked or (goes_on and locked[0][1] == "ended"):
+                return False
+            key = {"campaign_key": locked[0][0]}
+            run(sql.CHANGE_CAMPAIGN, **key, name=name, state=state)
+            if published is not None:
+                run(sql.PUBLISH_MAP if published else sql.TAKE_MAP_BACK, **key, at_s=at_s)
+            if minimum is not None:
                 self._close_last(run, locked[0][0], minimum, at_s)
-        return bool(locked)
-
-    def publish_map(self, campaign: str, at_s: int | None) -> bool:
-        """Everybody may see the map from now on, or (``None``) no longer; ``False`` where there is none.
-
-        A map that is published stays so since when it was.
-        """
-        when = "NULL" if at_s is None else "coalesce(published_at_s, :at_s)"
-        change = f"UPDATE campaign SET published_at_s = {when} WHERE id = :campaign RETURNING key"
-        return bool(self._write(change, campaign=campaign, at_s=at_s))
+            if following is not None:
+                self._replace(run, locked[0], following, following.number - 1, at_s, still_open)
+        return True
 
     def keep_backdrop(self, campaign: str, backdrop: bytes | None) -> bool:
         """What the pages draw behind the cells, as GeoJSON, or nothing; ``False`` without campaign."""
@@ -338,13 +344,26 @@ class Store(ABC):
             raise InvalidInput(f"following ({following.number}) must come after round {after}")
         with self.writing() as run:
             locked = run(self.LOCKED, campaign=following.campaign)
-            last = locked and run(sql.LAST_ROUND, campaign_key=locked[0][0])
-            if not last or (still_open and last[0][2] is not None):
-                return False
-            opened = sql.open_after(run, locked[0], after, following)
-            if opened:
-                only = f"{sql.CLOSE_OPEN} AND number = :after"
-                run(only, campaign_key=locked[0][0], after=after, at_s=at_s)
+            return bool(locked) and self._replace(
+                run, locked[0], following, after, at_s, still_open
+            )
+
+    @staticmethod
+    def _replace(
+        run: sql.Run,
+        campaign: records.Row,
+        following: records.RoundRecord,
+        after: int,
+        at_s: int,
+        still_open: bool,
+    ) -> bool:
+        last = run(sql.LAST_ROUND, campaign_key=campaign[0])
+        if not last or (still_open and last[0][2] is not None):
+            return False
+        opened = sql.open_after(run, campaign, after, following)
+        if opened:
+            only = f"{sql.CLOSE_OPEN} AND number = :after"
+            run(only, campaign_key=campaign[0], after=after, at_s=at_s)
         return opened
 
     def estimate(self, campaign: str, number: int | None = None) -> records.EstimateRecord | None:

@@ -88,8 +88,12 @@ KEEP_CAMPAIGN = """
 """
 CHANGE_CAMPAIGN = """
     UPDATE campaign SET name = coalesce(:name, name), state = coalesce(:state, state)
-    WHERE id = :campaign AND (state <> 'ended' OR coalesce(:state, state) = 'ended') RETURNING key
+    WHERE key = :campaign_key
 """
+PUBLISH_MAP = """
+    UPDATE campaign SET published_at_s = coalesce(published_at_s, :at_s) WHERE key = :campaign_key
+"""
+TAKE_MAP_BACK = "UPDATE campaign SET published_at_s = NULL WHERE key = :campaign_key"
 CLOSE_OPEN = """
     UPDATE round SET closed_at_s = :at_s WHERE closed_at_s IS NULL AND campaign_key = :campaign_key
 """
