@@ -327,7 +327,7 @@ class StackedChannel(ByParts, StackedOperator, ManyChannels):
 # --- A channel followed by a fixed map of its reports
 
 
-class Remapped(ByParts, Channel):
+class Remapped(ByParts, ManyChannels):
     """Every report y of a channel is replaced by the cell ``map[y]``.
 
     Law: P(z|x) = Σ_{y: map[y] = z} C[x, y].
@@ -344,8 +344,8 @@ class Remapped(ByParts, Channel):
     _parts = ("channel", "map")
 
     def __init__(self, channel: Channel, map: ArrayLike) -> None:
-        self.channel = checked_channel("channel", channel)
-        self.space = channel.space
+        self._join([checked_channel("channel", channel)])
+        self.channel = channel
         self.report_count = channel.space.size
         self.map: IntArray = frozen(indices("map", by_position("map", map), self.space.size).copy())
         if self.map.shape != (channel.report_count,):
@@ -357,40 +357,10 @@ class Remapped(ByParts, Channel):
             shape=(self.report_count, self.map.size),
         )
 
-    def _promise(self) -> Guarantee | None:
-        return self.channel.guarantee
-
     def closed_form_loss(self) -> PrivacyLoss | None:
         """That of the channel, now an upper bound: putting reports together can only hide."""
         loss = self.channel.closed_form_loss()
         return loss and replace(loss, pair=None, exact=False, how=f"{loss.how}, before a map")
-
-    @property
-    def told_apart(self) -> Space | None:
-        return self.channel.told_apart
-
-    @property
-    def loss_across_cell(self) -> float:  # type: ignore[override]
-        return self.channel.loss_across_cell
-
-    @property
-    def all_over(self) -> tuple[FloatArray, FloatArray]:
-        return self.channel.all_over
-
-    @property
-    def starts_at_cells(self) -> bool:
-        return self.channel.starts_at_cells
-
-    @property
-    def positions_across(self) -> int:  # type: ignore[override]
-        return self.channel.positions_across
-
-    @property
-    def standing(self) -> list[tuple[FloatArray, float]]:
-        return self.channel.standing
-
-    def somewhere(self, cells: IntArray, uniform: FloatArray) -> FloatArray:
-        return self.channel.somewhere(cells, uniform)
 
     def columns_from(self, inside: FloatArray, chosen: IntArray) -> FloatArray:
         before = self.channel.columns_from(inside, np.arange(self.map.size))

@@ -35,7 +35,7 @@ _TOGETHER = 1 << 17
 
 
 class ManyChannels(Channel):
-    """A channel made of several over one space."""
+    """A channel made of one or several over one space."""
 
     channels: tuple[Channel, ...]
 
