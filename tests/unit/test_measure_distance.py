@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import tracemalloc
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +16,7 @@ from geoveil.channel.composed import AverageChannel, DenseChannel
 from geoveil.channel.joint import JointChannel
 from geoveil.errors import InvalidInput, Unsupported
 from geoveil.measure import expected_loss, mean_distance_km
+from geoveil.position.centres import Lattice
 from geoveil.space.grid import Grid, Line
 from geoveil.space.masked_grid import MaskedGrid
 from geoveil.space.space import RadialLoss, Space, distance_km, squared_distance_km2
@@ -208,6 +210,20 @@ def test_distances_looked_up_by_offset_are_those_of_every_pair(
     np.testing.assert_allclose(mechanism.mean_of_distance(np.square), by_pairs[0], rtol=1e-12)
     moved = mechanism.mean_of_distance_to(reports, np.square)
     np.testing.assert_allclose(moved, by_pairs[1], rtol=1e-12)
+
+
+@pytest.mark.parametrize(("rows", "columns"), [(1, 1000), (1000, 1)])
+def test_sums_over_a_long_row_take_no_more_memory_than_over_a_column(
+    rows: int, columns: int
+) -> None:
+    lattice = Lattice(rows, columns, 2, 0, np.argwhere(np.ones((rows, columns))), 1000)
+    tables, values = np.arange(1999.0).reshape(1, 2 * rows - 1, 2 * columns - 1), np.arange(1000.0)
+    tracemalloc.start()
+    sums = lattice.sums(tables, values)
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert most < 1_000_000  # a table of all pairs has eight
+    assert sums.tolist() == [np.convolve(tables.ravel(), values, "valid").tolist()]
 
 
 @pytest.mark.parametrize("epsilon_cells", [1.0, 7.0])

@@ -172,14 +172,18 @@ class Lattice:
     def sums(self, tables: FloatArray, values: npt.ArrayLike) -> FloatArray:
         """(k, 2·rows − 1, 2·columns − 1) by offset and (n,) values → (k, n): Σ_y table[x − y]·value[y]."""
         grid = self.spread(np.asarray(values, dtype=np.float64))
-        total = np.zeros((len(tables), self.rows, self.columns))
-        across = sliding_window_view(tables, self.columns, axis=-1)[..., ::-1, :]
-        for north in range(1 - self.rows, self.rows):
-            there = slice(max(0, -north), self.rows - max(0, north))
+        turned = self.columns > self.rows  # the matrices have the shorter side
+        if turned:
+            tables, grid = tables.swapaxes(-2, -1), grid.T
+        rows, columns = grid.shape
+        total = np.zeros((len(tables), rows, columns))
+        across = sliding_window_view(tables, columns, axis=-1)[..., ::-1, :]
+        for north in range(1 - rows, rows):
+            there = slice(max(0, -north), rows - max(0, north))
             here = slice(there.start + north, there.stop + north)
             # copied, or they would be multiplied one by one
-            total[:, here] += grid[there] @ across[:, north + self.rows - 1].copy()
-        return self.gather(total)
+            total[:, here] += grid[there] @ across[:, north + rows - 1].copy()
+        return self.gather(total.swapaxes(-2, -1) if turned else total)
 
     def spread(self, values: FloatArray) -> FloatArray:
         """(…, n) values of places → (…, rows, columns), zero where there is none."""
