@@ -118,6 +118,18 @@ def test_as_many_reports_count_as_there_are_invitations(service: InProcess) -> N
     assert told == {"made": 3, "used": 3}
 
 
+@pytest.mark.parametrize("deleted", [False, True])
+def test_no_code_is_told_that_nobody_kept(service: InProcess, deleted: bool) -> None:
+    """Another process ends or deletes the campaign a moment before, which this one does not know yet."""
+    invited(service)
+    if deleted:
+        service.store.delete_campaign("lyon")
+    else:
+        service.store.change_campaign("lyon", state="ended", at_s=1)
+    answer = service.post(INVITATIONS, json={"count": 2}, operator=True)
+    assert problem(answer) == (410, "campaign-ended")
+
+
 def test_no_report_counts_without_a_ticket(service: InProcess) -> None:
     good = ticket(service, invited(service)[0])
     other = a_key(99)

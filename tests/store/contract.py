@@ -657,8 +657,8 @@ class StoreContract:
     def test_an_invitation_is_good_for_one_request(self, store: Store) -> None:
         start(store)
         codes = [bytes([i]) * 32 for i in range(3)]
-        store.invite("paris", codes)
-        store.invite(MISSING, codes)
+        assert store.invite("paris", codes)
+        assert not store.invite(MISSING, codes)
         assert store.invitations("paris") == (3, 0)
         assert store.invitations(MISSING) == (0, 0)
         assert store.use_invitation("paris", codes[0], 32 * b"x") is True
@@ -667,6 +667,9 @@ class StoreContract:
         assert store.use_invitation("paris", 32 * b"?", 32 * b"x") is None
         assert store.use_invitation(MISSING, codes[0], 32 * b"x") is None
         store.invite("paris", codes)  # known ones stay as they are
+        assert store.invitations("paris") == (3, 1)
+        store.change_campaign("paris", state="ended", at_s=800)
+        assert not store.invite("paris", [32 * b"?"])
         assert store.invitations("paris") == (3, 1)
         store.delete_campaign("paris")
         assert store.invitations("paris") == (0, 0)

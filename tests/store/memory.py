@@ -663,11 +663,14 @@ class MemoryStore:
             kept = self._campaigns.get(campaign)
             return kept.ticket_key if kept else None
 
-    def invite(self, campaign: str, digests: Sequence[bytes]) -> None:
+    def invite(self, campaign: str, digests: Sequence[bytes]) -> bool:
         """Keep the SHA-256 of codes that each is good for one ticket."""
         with self._lock:
-            if kept := self._campaigns.get(campaign):
-                kept.invitations = dict.fromkeys(digests) | kept.invitations
+            kept = self._campaigns.get(campaign)
+            if kept is None or kept.record.state == "ended":
+                return False
+            kept.invitations = dict.fromkeys(digests) | kept.invitations
+            return True
 
     def invitations(self, campaign: str) -> tuple[int, int]:
         """How many codes were made, and how many of them used."""

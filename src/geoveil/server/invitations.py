@@ -98,7 +98,9 @@ async def invite(service: Service, request: Request) -> Response:
     wanted = decode(_INVITE, await service.body(request.scope, request.receive))
     await service.blocking(service.campaigns.check_unfinished, campaign)
     codes = new_codes(wanted.count)
-    await service.working(service.store.invite, campaign, [digest_of(code) for code in codes])
+    digests = [digest_of(code) for code in codes]
+    if not await service.working(service.store.invite, campaign, digests):
+        raise Problem("campaign-ended", "the campaign was ended or deleted meanwhile")
     return answer(Invited(codes), 201)
 
 

@@ -494,11 +494,16 @@ class Store(ABC):
         primes: bytes | None = self._value(sql.TICKET_KEY, campaign=campaign)
         return primes
 
-    def invite(self, campaign: str, digests: Sequence[bytes]) -> None:
-        """Keep the SHA-256 of codes that each is good for one ticket."""
+    def invite(self, campaign: str, digests: Sequence[bytes]) -> bool:
+        """Keep the SHA-256 of codes that each is good for one ticket; ``False``, and none kept, where the
+        campaign has ended or there is none."""
         with self.writing() as run:
+            locked = run(self.LOCKED, campaign=campaign)
+            if not locked or locked[0][1] == "ended":
+                return False
             for digest in digests:
-                run(sql.INVITE, campaign=campaign, digest=digest)
+                run(sql.INVITE, campaign_key=locked[0][0], digest=digest)
+        return True
 
     def invitations(self, campaign: str) -> tuple[int, int]:
         """How many codes were made, and how many of them used."""

@@ -130,8 +130,7 @@ TICKET_KEY = """
     SELECT t.primes FROM ticket_key t JOIN campaign c ON c.key = t.campaign_key WHERE c.id = :campaign
 """
 INVITE = """
-    INSERT INTO invitation (campaign_key, digest)
-    SELECT key, :digest FROM campaign WHERE id = :campaign
+    INSERT INTO invitation (campaign_key, digest) VALUES (:campaign_key, :digest)
     ON CONFLICT (campaign_key, digest) DO NOTHING
 """
 _OF_CAMPAIGN = "campaign_key = (SELECT key FROM campaign WHERE id = :campaign)"
