@@ -23,8 +23,10 @@ _BINARY = getattr(os, "O_BINARY", 0)  # Windows would change line ends
 
 def file_name(path: object) -> str:
     """The name of a file that was given as text or as a path; an error for anything else."""
-    if not isinstance(path, str | Path):
-        raise InvalidInput(f"path ({type(path).__name__}) must be the name of a file")
+    if not isinstance(path, str | Path) or "\0" in str(path):
+        raise InvalidInput(
+            f"path ({type(path).__name__}) must be the name of a file, which has no NUL"
+        )
     return str(path)
 
 

@@ -296,7 +296,13 @@ SPOILED = {
     "a sum of text": changed("UPDATE origin_total SET epsilon_per_km = 'much'"),
     "a sum over nothing": changed("UPDATE origin_total SET epsilon_per_km = '1/0'"),
     "a sum below nothing": changed("UPDATE day_total SET epsilon_per_km = '-9'"),
+    "a sum beyond all numbers": changed("UPDATE origin_total SET slack_nats = '1e400'"),
+    "a number of words": changed("UPDATE origin_total SET reports = 'many'"),
     "drawn without a cell": changed("UPDATE charge SET cell = NULL"),
+    "a cell of bytes": changed("UPDATE charge SET cell = x'00'"),
+    "text that is none": changed("UPDATE charge SET problem = CAST(x'fffe' AS TEXT)"),
+    "a round of words": changed("UPDATE campaign SET next = 'soon'"),
+    "a key of words": changed("UPDATE campaign SET key = 'secret'"),
 }
 
 
@@ -353,6 +359,14 @@ def test_the_anchor_may_stand_elsewhere(path: Path, tmp_path: Path) -> None:
         Ledger(path, anchor=anchor)
 
 
+def test_an_anchor_that_cannot_be_read(path: Path) -> None:
+    anchor = Ledger(path).anchor
+    anchor.unlink()
+    anchor.mkdir()
+    caught = refused(Ledger, path)
+    assert (caught.reason, caught.detail[:10]) == ("ledger-unreadable", "its anchor")
+
+
 def test_a_program_that_goes_to_another_folder_keeps_its_ledger(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -366,10 +380,13 @@ def test_a_program_that_goes_to_another_folder_keeps_its_ledger(
     assert list(elsewhere.iterdir()) == []
 
 
-@pytest.mark.parametrize("given", [None, 7, b"ledger.db"])
-def test_what_is_no_name_of_a_file(given: Any) -> None:
+@pytest.mark.parametrize("given", [None, 7, b"ledger.db", "ledger.db\0"])
+def test_what_is_no_name_of_a_file(given: Any, path: Path) -> None:
     with pytest.raises(InvalidInput, match="name of a file"):
         Ledger(given)
+    if given is not None:
+        with pytest.raises(InvalidInput, match="name of a file"):
+            Ledger(path, anchor=given)
 
 
 def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
@@ -897,6 +914,14 @@ def test_a_ticket_has_one_seed_until_it_is_spent(tmp_path: Path, end: Any) -> No
     assert ledger.ticket(A) is None
     assert ledger.ticket_seed(A) is None
     assert ledger.ticket_seed(B) == other
+
+
+@pytest.mark.parametrize("column", ["seed", "token"])
+def test_a_ticket_of_words_is_refused(path: Path, column: str) -> None:
+    ledger = Ledger(path)
+    ledger.ticket_seed(A)
+    changed(f"UPDATE ticket SET {column} = 'words'")(path)
+    assert reason(lambda: (ledger.ticket(A), ledger.ticket_seed(A))) == "ledger-unreadable"
 
 
 def test_the_end_of_a_campaign_erases_its_ticket(tmp_path: Path) -> None:

@@ -54,9 +54,7 @@ class Ledger:
 
     def __init__(self, path: str | Path, *, anchor: str | Path | None = None) -> None:
         self.path = Path(file_name(path)).absolute()  # the program may go to another folder
-        self.anchor = (
-            Path(anchor).absolute() if anchor else self.path.with_name(self.path.name + ".anchor")
-        )
+        self.anchor = Path(file_name(anchor or f"{self.path}.anchor")).absolute()
         with self._book():
             keep_private(self.path)
 
@@ -204,8 +202,7 @@ class Ledger:
             new = (campaign, randomness.bytes(SEED_BYTES))
             book.execute("INSERT INTO ticket VALUES (?, ?, NULL) ON CONFLICT DO NOTHING", new)
             statement = "SELECT seed FROM ticket WHERE campaign = ?"
-            seed: bytes = book.execute(statement, (campaign,)).fetchone()[0]
-            return seed
+            return bytes(memoryview(book.execute(statement, (campaign,)).fetchone()[0]))
 
     def ticket(self, campaign: str) -> bytes | None:
         """The ticket for a campaign that is not spent yet."""
@@ -255,7 +252,7 @@ class Ledger:
                 book.execute("COMMIT")
         except sqlite3.Error as failure:
             raise Refused(_reason(failure), type(failure).__name__) from None
-        except UnicodeDecodeError:  # in what SQLite quotes of a damaged file
+        except UNREADABLE:  # a number for a text, text that is none, sums beyond all numbers
             raise Refused("ledger-unreadable") from None
         except OSError as failure:
             raise Refused("ledger-unwritable", type(failure).__name__) from None
@@ -319,6 +316,8 @@ class Ledger:
             with self._locked():
                 write_durably(self.anchor, f"{identity}\n".encode())
             return
+        except OSError as failure:
+            raise Refused("ledger-unreadable", f"its anchor: {type(failure).__name__}") from None
         if identity not in named:  # the first format put it among other things
             raise Refused("ledger-exchanged")
 
@@ -327,6 +326,7 @@ def _connection(path: Path) -> sqlite3.Connection:
     book = sqlite3.connect(
         f"{path.as_uri()}?mode=rw", timeout=WAIT_S, isolation_level=None, uri=True
     )
+    book.text_factory = bytes.decode  # of what is no text a ``ValueError``
     try:
         book.execute(f"PRAGMA synchronous = {SYNCHRONOUS}")
         book.execute("PRAGMA secure_delete = ON")  # what is erased is overwritten

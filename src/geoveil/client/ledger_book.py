@@ -9,10 +9,10 @@ from __future__ import annotations
 import hmac
 import math
 import sqlite3
-from contextlib import suppress
 from dataclasses import dataclass, fields
 from fractions import Fraction
-from typing import Any, Literal, get_args
+from operator import index
+from typing import Any, Literal, get_args, get_type_hints
 
 from geoveil.channel.guarantee import BetweenPositions, GeoIndistinguishability, as_written
 from geoveil.client.budget import Limits, Spent
@@ -206,15 +206,15 @@ def moved_on(key: bytes, steps: int) -> bytes:
 
 
 _NAMES = ", ".join(field.name for field in fields(Charge))
+_KINDS = [str if kind is State else kind for kind in get_type_hints(Charge).values()]
 
 
 def charges(book: sqlite3.Connection, which: str, *values: Any) -> list[Charge]:
     """The charges that a clause selects."""
-    rows = book.execute(f"SELECT {_NAMES} FROM charge {which}", values)
-    try:
-        return [Charge(*row) for row in rows]
-    except ValueError:
-        raise Refused("ledger-unreadable") from None
+    rows = book.execute(f"SELECT {_NAMES} FROM charge {which}", values).fetchall()
+    if not all(all(map(isinstance, row, _KINDS)) for row in rows):
+        raise ValueError("not a ledger that this program wrote")
+    return [Charge(*row) for row in rows]
 
 
 def reported(
@@ -246,17 +246,16 @@ def add(book: sqlite3.Connection, charge: Charge) -> None:
 
 
 def _exact(text: str) -> Fraction:
-    with suppress(ValueError, TypeError, ZeroDivisionError):
-        if (number := Fraction(text)) >= 0:
-            return number
-    raise Refused("ledger-unreadable")
+    if (number := Fraction(text)) < 0:
+        raise ValueError("not a ledger that this program wrote")
+    return number
 
 
 def _paid(book: sqlite3.Connection, origin: str) -> tuple[int, Fraction, Fraction]:
     """The reports to one operator, or to all (``""``), and what they have cost: ε per km and η."""
     statement = "SELECT reports, epsilon_per_km, slack_nats FROM origin_total WHERE origin = ?"
     reports, epsilon, slack = book.execute(statement, (origin,)).fetchone() or (0, "0", "0")
-    return reports, _exact(epsilon), _exact(slack)
+    return index(reports), _exact(epsilon), _exact(slack)
 
 
 def _on_days(book: sqlite3.Connection, first: int, last: int) -> Fraction:
@@ -279,7 +278,7 @@ def totals(book: sqlite3.Connection, origin: str, campaign: str) -> Totals:
 def ticket(book: sqlite3.Connection, campaign: str) -> bytes | None:
     """The ticket for a campaign that is not spent yet."""
     row = book.execute("SELECT token FROM ticket WHERE campaign = ?", (campaign,)).fetchone()
-    return None if row is None else row[0]
+    return None if row is None or row[0] is None else bytes(memoryview(row[0]))
 
 
 def day_of(now_s: float) -> int:

@@ -19,7 +19,7 @@ from geoveil.client.refusal import Refused
 from geoveil.document.canonical import strict_json
 from geoveil.files import sync
 
-UNREADABLE = (ValueError, TypeError, KeyError, RecursionError)
+UNREADABLE = (ValueError, TypeError, KeyError, RecursionError, ArithmeticError)
 """What reading anything that this program did not write may raise."""
 
 
