@@ -51,11 +51,12 @@ class Signer(Collector):
     blinded: list[bytes] = field(default_factory=list)
     tickets: list[str] = field(default_factory=list)
     spoils: bool = False
+    state: str = "open"
 
     def get(self, path: str, *, tag: str | None, limit: int) -> Answer:
         if path.endswith("/mechanism"):
             return super().get(path, tag=tag, limit=limit)
-        return said(ticket_key=as_text(self.key.public.spki))
+        return said(ticket_key=as_text(self.key.public.spki), state=self.state)
 
     def post(self, path: str, body: bytes, *, limit: int, ticket: str = "") -> Answer:
         if path.endswith("/tickets"):
@@ -108,6 +109,22 @@ def test_a_report_that_waits_for_a_ticket_says_why_the_invitation_gives_none(
         invited(signer, path).report(**PLACE)
     assert waits.value.problem == "invitation-used"
     assert invited(signer, path).flush() == []
+
+
+@pytest.mark.parametrize("waits", [True, False])
+def test_after_the_last_round_an_invitation_is_used_for_a_report_that_waits_only(
+    signer: Signer, path: Path, waits: bool
+) -> None:
+    if waits:
+        with pytest.raises(Unacknowledged, match="ticket-needed"):
+            device(signer, path).report(**PLACE)
+    signer.state = "finished"
+    it = invited(signer, path)
+    if waits:
+        it.accept()
+    else:
+        assert refused(it.accept).detail == "campaign-finished"
+    assert bool(signer.codes[CODE]) is waits
 
 
 @pytest.mark.parametrize("again", ["day", "round"])

@@ -188,8 +188,10 @@ class Collector:
             raise Refused("ended") if problem == _ENDED else Refused("problem", problem)
         raise Refused("answer", f"status {answer.status}")
 
-    def ticket(self, invitation: str, seed: bytes) -> bytes:
+    def ticket(self, invitation: str, seed: bytes, *, late: bool) -> bytes:
         """A ticket for an invitation, signed without being seen; the same again for the same seed and key.
+
+        After the last round only ``late``, for a report that was drawn before: no other would come of it.
 
         Another key gets a request that has nothing of the first one: two from one seed would show, to
         whoever has both keys, which ticket is theirs.
@@ -199,6 +201,8 @@ class Collector:
         spki = state.get("ticket_key")
         if spki is None:
             raise Refused("invitation", "not-offered")
+        if state.get("state") == "finished" and not late:
+            raise Refused("invitation", "campaign-finished")
         try:
             key = TicketKey.from_bytes(from_text(str(spki)))
             request = TicketRequest(expand(seed, key.spki, SEED_BYTES), key, campaign)

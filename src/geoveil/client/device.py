@@ -171,7 +171,9 @@ class Device:
         if self._invitation and self.ledger.ticket(name) is None:
             seed = self.ledger.ticket_seed(name, self._randomness)
             if seed is not None:
-                self.ledger.keep_ticket(name, self._collector.ticket(self._invitation, seed))
+                late = bool(self.ledger.waiting(name))
+                token = self._collector.ticket(self._invitation, seed, late=late)
+                self.ledger.keep_ticket(name, token)
 
     def report(
         self,
