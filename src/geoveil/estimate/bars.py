@@ -11,7 +11,7 @@ noise often lets us know far better (:class:`Nearby`).
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -32,22 +32,8 @@ _WORTH = 0.98
 """A wider crowd must lower the end to this part of it to be worth it."""
 
 
-class _Groups:
-    """Cells that are looked at together."""
-
-    def __init__(self, groups: IntArray, cells: int) -> None:
-        number = int(groups.max()) + 1 if groups.size else 0
-        if groups.shape != (cells,) or (np.bincount(groups, minlength=number) == 0).any():
-            raise InvalidInput("groups must number every cell, from 0 on, and none may be empty")
-        self.number = groups
-        """The number of the group of every cell."""
-        ones = (np.ones(cells), (np.arange(cells), groups))
-        self.members = scipy.sparse.csr_array(ones, shape=(cells, number))
-        """(cells, groups): one where a cell is in a group."""
-
-    def sums(self, values: FloatArray) -> FloatArray:
-        """(…, cells) to (…, groups)."""
-        return np.asarray(values @ self.members)
+Sums = Callable[[FloatArray], FloatArray]
+"""(…, cells) to (…, groups)."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,15 +112,22 @@ class ErrorBars(ABC):
 
         What ``combinations`` of ones and zeros say, without an array of groups × cells.
         """
-        grouping = _Groups(groups, self.distribution.size)
-        distribution, centre = grouping.sums(self.distribution), grouping.sums(self.centre)
-        by_group = {"distribution": distribution, "centre": centre, **self._summed(grouping)}
-        finer = (self, scipy.sparse.csr_array(grouping.members.T))
-        return replace(self, **by_group, nearby=None, finer=finer)
+        cells, number = self.distribution.size, int(groups.max(initial=-1)) + 1
+        if groups.shape != (cells,) or (np.bincount(groups, minlength=number) == 0).any():
+            raise InvalidInput("groups must number every cell, from 0 on, and none may be empty")
+        ones = (np.ones(cells), (groups, np.arange(cells)))
+        members = scipy.sparse.csr_array(ones, shape=(number, cells))
 
-    @abstractmethod
-    def _summed(self, groups: _Groups) -> dict[str, Any]:
+        def sums(values: FloatArray) -> FloatArray:
+            return np.asarray(values @ members.T)
+
+        both = {"distribution": sums(self.distribution), "centre": sums(self.centre)}
+        by_group = both | self._summed(groups, sums)
+        return replace(self, **by_group, nearby=None, finer=(self, members))
+
+    def _summed(self, groups: IntArray, sums: Sums) -> dict[str, Any]:
         """The fields of this kind of bars that are by cell, summed by group."""
+        raise Unsupported("these error bars know nothing of cells")
 
     def _quantile(self, level: float) -> float:
         return float(scipy.special.ndtri(0.5 + level / 2))
@@ -230,9 +223,9 @@ class GaussianErrors(ErrorBars):
         errors = np.sqrt(np.maximum(variance, 0.0))
         return np.where((np.abs(crowds @ self.lost) > LOST).any(axis=-1), np.inf, errors)
 
-    def _summed(self, groups: _Groups) -> dict[str, Any]:
-        between = groups.sums(groups.sums(self.covariance).T)
-        return {"covariance": between, "lost": groups.sums(self.lost.T).T}
+    def _summed(self, groups: IntArray, sums: Sums) -> dict[str, Any]:
+        between = sums(sums(self.covariance).T)
+        return {"covariance": between, "lost": sums(self.lost.T).T}
 
 
 @dataclass(frozen=True, eq=False)
@@ -251,8 +244,8 @@ class DiagonalErrors(ErrorBars):
             variance = np.square(combinations) @ self.spread - shared
         return np.where(self._certain(combinations), 0.0, np.sqrt(np.maximum(variance, 0.0)))
 
-    def _summed(self, groups: _Groups) -> dict[str, Any]:
-        return {"spread": groups.sums(self.spread), "factors": groups.sums(self.factors)}
+    def _summed(self, groups: IntArray, sums: Sums) -> dict[str, Any]:
+        return {"spread": sums(self.spread), "factors": sums(self.factors)}
 
 
 @dataclass(frozen=True, eq=False)
@@ -282,8 +275,8 @@ class AveragedErrors(ErrorBars):
         within = np.square(self.weights) @ np.square(errors)
         return np.asarray(np.sqrt(within + self.weights @ np.square(away) / self.people))
 
-    def _summed(self, groups: _Groups) -> dict[str, Any]:
-        return {"parts": [part.of_groups(groups.number) for part in self.parts]}
+    def _summed(self, groups: IntArray, sums: Sums) -> dict[str, Any]:
+        return {"parts": [part.of_groups(groups) for part in self.parts]}
 
 
 @dataclass(frozen=True, eq=False)
@@ -320,8 +313,8 @@ class EitherErrors(ErrorBars):
             low[-1, self.named], high[-1, self.named] = low[0, self.named], high[0, self.named]
         return self._stretched(level, combinations, low.min(axis=0), high.max(axis=0))
 
-    def _summed(self, groups: _Groups) -> dict[str, Any]:
-        parts = [part.of_groups(groups.number) for part in self.parts]
+    def _summed(self, groups: IntArray, sums: Sums) -> dict[str, Any]:
+        parts = [part.of_groups(groups) for part in self.parts]
         return {"parts": parts, "named": self.named[:0]}
 
 
@@ -346,8 +339,8 @@ class DrawnErrors(ErrorBars):
     def _quantile(self, level: float) -> float:
         return float(scipy.special.stdtrit(len(self.draws), 0.5 + level / 2))
 
-    def _summed(self, groups: _Groups) -> dict[str, Any]:
-        return {"draws": groups.sums(self.draws)}
+    def _summed(self, groups: IntArray, sums: Sums) -> dict[str, Any]:
+        return {"draws": sums(self.draws)}
 
 
 @dataclass(frozen=True, eq=False)
@@ -367,9 +360,6 @@ class SolvedErrors(ErrorBars):
         spread = np.sqrt(np.maximum(self.variance, 0.0))
         errors = np.maximum(spread, self._poll_error(combinations))
         return np.where(self._certain(combinations), 0.0, errors)
-
-    def _summed(self, groups: _Groups) -> dict[str, Any]:
-        raise Unsupported("these error bars are those of regions, and know nothing of cells")
 
 
 @dataclass(frozen=True, eq=False)
@@ -401,8 +391,8 @@ class BootstrapErrors(ErrorBars):
         lowest, highest = np.minimum(low, 2 * centre - high), np.maximum(high, 2 * centre - low)
         return self._stretched(level, combinations, lowest - lost, highest + lost)
 
-    def _summed(self, groups: _Groups) -> dict[str, Any]:
-        return {"replicates": groups.sums(self.replicates), "lost": groups.sums(self.lost.T).T}
+    def _summed(self, groups: IntArray, sums: Sums) -> dict[str, Any]:
+        return {"replicates": sums(self.replicates), "lost": sums(self.lost.T).T}
 
 
 def combined(values: FloatArray, combinations: FloatArray | None) -> FloatArray:

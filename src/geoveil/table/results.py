@@ -204,7 +204,7 @@ class SavedErrors(ErrorBars):
             )
         return self.ends
 
-    def _summed(self, groups: Any) -> dict[str, Any]:
+    def _summed(self, groups: Any, sums: Any) -> dict[str, Any]:
         raise Unsupported(_SINGLE_CELLS)
 
     def _check_cells(self, combinations: FloatArray | None) -> None:

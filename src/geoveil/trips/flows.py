@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from geoveil.arrays import FloatArray, IntArray, ReadOnly, count, frozen
-from geoveil.errors import InvalidInput, Unsupported, number_of
+from geoveil.errors import InvalidInput, number_of
 from geoveil.estimate.bars import DrawnErrors, Ends, ErrorBars, checked_level
 from geoveil.estimate.regions import named_members
 from geoveil.space.masked_grid import AnyGrid, grid_beneath
@@ -145,9 +145,6 @@ class StayErrors(ErrorBars):
         return self._stretched(
             level, combinations, np.array([low, 1.0 - high]), np.array([high, 1.0 - low])
         )
-
-    def _summed(self, groups: Any) -> dict[str, Any]:
-        raise Unsupported("these error bars are those of one share, and know nothing of cells")
 
 
 class DistrictFlows:
