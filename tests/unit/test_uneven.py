@@ -15,10 +15,12 @@ from geoveil.arrays import FloatArray, IntArray
 from geoveil.channel.composed import AverageChannel, StackedChannel
 from geoveil.channel.joint import JointChannel
 from geoveil.estimate import (
+    Bootstrap,
     CrossValidated,
     Estimate,
     FisherInformation,
     IterativeBayesianUpdate,
+    Steps,
     uncertainty,
 )
 from geoveil.estimate.bars import DrawnErrors, GaussianErrors
@@ -184,6 +186,22 @@ def test_bars_of_several_reports_of_one_person_say_that_they_take_crowds_as_even
     joint = gv.JointTally((mechanism, mechanism), reports)
     found = FisherInformation().about(Observations(joint), CROWD)
     assert ("people taken to stand evenly in cells that are wide" in found.method) is said
+
+
+@pytest.mark.parametrize(
+    ("epsilon_per_km", "people", "said"), [(0.9, FEW, False), (0.9, PEOPLE, True), (2.0, 30, True)]
+)
+def test_a_bootstrap_says_that_it_draws_people_as_spread_evenly(
+    epsilon_per_km: float, people: int, said: bool
+) -> None:
+    """Where cells are wide, or so many people show it."""
+    cells, inside = people_at_one_place(seed=11, people=people)
+    mechanism = law(epsilon_per_km=epsilon_per_km)
+    places = GRID.centres[cells] + inside
+    tally = mechanism.tally(mechanism.sample_at_km(places, randomness=gv.seeded(1)))
+    update = IterativeBayesianUpdate(stop=Steps(5), uncertainty=Bootstrap(replicates=2))
+    method = update.fit(tally).errors.method
+    assert ("taken to stand evenly in cells that are wide" in method) is said
 
 
 def test_a_wide_and_a_narrow_promise_share_their_places() -> None:

@@ -14,7 +14,7 @@ from geoveil.channel.channel import Information
 from geoveil.channel.kernel import lattice_shape
 from geoveil.errors import TooLarge
 from geoveil.estimate import bars, fitted, identifiability, stopping
-from geoveil.estimate.uneven import PlacesOfAll, wide_cells
+from geoveil.estimate.uneven import PlacesOfAll, bars_show
 from geoveil.space import MATRIX_LIMIT, MaskedGrid
 
 MATRIX_CELLS = 2_048
@@ -29,10 +29,6 @@ _WINDOW, _SETTLED = 10, 1e-3
 """Settled: the last ten steps added less than a thousandth to the energy of every solution."""
 _CHUNK_ENTRIES = 1 << 22
 _CROWDS = ", no cell above a crowd around it"
-_AS_EVEN = (
-    ", people taken to stand evenly in cells that are wide for the noise: too narrow if they do not"
-)
-
 Refit = Callable[[FloatArray, int], FloatArray]
 """Estimates (…, cells) for counts (…, observations), with the steps of the fit times a factor, but at
 least 50."""
@@ -101,7 +97,7 @@ class FisherInformation:
         places = PlacesOfAll.that_bars_show(observations, distribution, MATRIX_CELLS)
         if places is None:
             parts, unknowns = informations(observations, distribution), cells
-            uneven = _AS_EVEN if wide_cells(observations) else ""
+            uneven = _as_even(observations, distribution)
         else:
             parts = places.informations(observations.tallies, distribution)
             unknowns = places.unknowns
@@ -132,6 +128,13 @@ class FisherInformation:
             lost=lost,
             nearby=bars.Nearby(observations.space.centres),
         )
+
+
+def _as_even(observations: fitted.Observations, distribution: FloatArray) -> str:
+    """What is to be said of bars that take people as spread evenly, where that matters."""
+    if not bars_show(observations, distribution, MATRIX_CELLS):
+        return ""
+    return ", people taken to stand evenly in cells that are wide for the noise: too narrow if they do not"
 
 
 def _about_crowds(
@@ -432,7 +435,8 @@ class Bootstrap:
             if progress is not None:
                 progress(min(first + chunk, self.replicates), self.replicates)
         return bars.BootstrapErrors(
-            method=f"parametric bootstrap, {self.replicates} replicates",
+            method=f"parametric bootstrap, {self.replicates} replicates"
+            + _as_even(observations, distribution),
             distribution=distribution,
             centre=centre,
             people=observations.total,

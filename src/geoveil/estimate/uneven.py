@@ -28,16 +28,19 @@ _WIDTH = np.sqrt(1.0 / 12.0)
 """The standard deviation of a place in a cell, along a side, in cells."""
 
 
-def wide_cells(observations: fitted.Observations) -> bool:
-    """Whether it matters to error bars where in their cells people stand, however few the reports."""
-    return max(tally.channel.loss_across_cell for tally in observations.tallies) > _BARS_SHOW
-
-
 def crowds_show(people: int, distribution: FloatArray, most_unknowns: int) -> float:
     """ε·cell above which so many people show where in their cells they stand; infinite for many cells."""
     if _UNKNOWNS * distribution.size > most_unknowns:
         return float("inf")
     return float((_CROWD_SHOWS / (people * distribution.max())) ** 0.25)
+
+
+def bars_show(
+    observations: fitted.Observations, distribution: FloatArray, most_unknowns: int
+) -> bool:
+    """Whether it matters to error bars where in their cells people stand."""
+    widest = max(tally.channel.loss_across_cell for tally in observations.tallies)
+    return widest > min(_BARS_SHOW, crowds_show(observations.total, distribution, most_unknowns))
 
 
 class PlacesOfAll:
