@@ -19,7 +19,7 @@ import pytest
 
 import geoveil as gv
 from geoveil.engine.engines import LocalEngine, file_parts
-from geoveil.engine.part_reports import PartCounter, tally_file
+from geoveil.engine.part_reports import PartCounter, obfuscate_file, tally_file
 from geoveil.errors import EngineFailed, GeoveilError, InvalidFile, OutsideSpace
 from geoveil.table import delimited, indexed, reader
 from geoveil.table.locations import Reading
@@ -219,3 +219,12 @@ def test_a_mechanism_travels_as_its_document() -> None:
     assert counter.nothing().counts.size == MECHANISM.report_count
     assert counter.nothing().outside.rule == "clamp"
     assert b"planar-geometric" in pickle.dumps(PartCounter(MECHANISM, "clamp", 5))
+
+
+def test_one_process_writes_the_reports_that_several_do(folder: Path, tmp_path: Path) -> None:
+    outputs = [tmp_path / f"{number}.csv" for number in range(2)]
+    for engine, output in zip((LocalEngine(1), Scattered()), outputs, strict=True):
+        given = str(folder / "quoted.csv"), Reading(), MECHANISM, str(output), engine
+        done = obfuscate_file(*given, keep=["note"], seed=7)
+        assert done.rows_read == ROWS
+    assert outputs[0].read_bytes() == outputs[1].read_bytes()

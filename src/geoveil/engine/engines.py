@@ -50,6 +50,12 @@ class ReadPart:
     read: int
     bad: int
     before: int
+    keep: tuple[str, ...] = ()
+
+    @property
+    def section(self) -> Section:
+        """Its place among the parts that hold a location."""
+        return (self.before,)
 
     @contextmanager
     def open(self) -> Iterator[ReadPart]:
@@ -69,7 +75,9 @@ def read_parts(locations: LocationTable) -> Iterator[ReadPart]:
     """The batches of a table, read here."""
     rows = bad = before = 0
     for batch in locations:
-        yield ReadPart(batch, locations.read - rows, locations.bad - bad, before)
+        yield ReadPart(
+            batch, locations.read - rows, locations.bad - bad, before, tuple(locations.keep)
+        )
         rows, bad, before = locations.read, locations.bad, before + batch.lat.size
 
 
