@@ -357,6 +357,7 @@ def test_a_map_for_a_report_says_what_it_is(estimate: gv.Estimate, tmp_path: Pat
     ):  # fmt: skip
         assert wanted in said
     path = tmp_path / "map.svg"
+    estimate.plot(str(path), title="$\\frac{$, as it is written")
     figure = estimate.plot(str(path), title="Lyon")
     assert "Lyon" in words(figure)
     assert path.stat().st_size > 1000

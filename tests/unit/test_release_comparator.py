@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,9 +14,11 @@ from hypothesis import strategies as st
 import geoveil as gv
 from geoveil.errors import InvalidInput, TooLarge
 from geoveil.measure import mean_distance_km, mutual_information_bits
+from geoveil.plot.curves import save_leakage_curve
 from geoveil.release import (
     CountRelease,
     CountVectors,
+    CurvePoint,
     GeometricCounting,
     NoisyCounts,
     Prior,
@@ -154,3 +157,9 @@ def _nearest_valid(noisy: np.ndarray, people: int) -> np.ndarray:
     valid = CountVectors(people, noisy.size).vectors
     squares = np.square(valid - noisy).sum(axis=1)
     return valid[squares == squares.min()]
+
+
+def test_a_picture_marks_a_point_of_its_curve_and_no_other(tmp_path: Path) -> None:
+    points = [CurvePoint(multiplier, 1.0, 0.5, 0.0, 0.1, {}) for multiplier in (1.0, 2.5)]
+    with pytest.raises(InvalidInput, match=r"multiplier \(2\) must be one of .*: 1, 2\.5$"):
+        save_leakage_curve(str(tmp_path / "curve.svg"), points, 2.0)

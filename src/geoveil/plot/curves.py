@@ -182,7 +182,12 @@ def save_leakage_curve(path: str, points: Sequence[CurvePoint], multiplier: floa
 
     Drawn into a picture (.png, .svg or .pdf); the release at ``multiplier`` is marked.
     """
-    chosen = next(point for point in points if point.multiplier == multiplier)
+    chosen = next((point for point in points if point.multiplier == multiplier), None)
+    if chosen is None:
+        known = ", ".join(f"{point.multiplier:.6g}" for point in points)
+        raise InvalidInput(
+            f"multiplier ({multiplier:g}) must be one of those of the points: {known}"
+        )
     distortion = [point.distortion for point in points]
     with picture(path, 6.4, 4.2) as figure:
         axes = figure.subplots()

@@ -80,7 +80,7 @@ def _advice_figure(result: Advice, title: str | None) -> Figure:
     figure = maps.blank_figure(11.0, 5.6)
     draw_dial(figure, result)
     if title is not None:
-        figure.suptitle(title)
+        figure.suptitle(title, parse_math=False)
     return figure
 
 
@@ -129,7 +129,7 @@ def _frame(figure: Figure, title: str, notes: list[str]) -> None:
     """The title above, and the notes below, broken to the width of the figure."""
     from textwrap import fill
 
-    figure.suptitle(title, fontsize=12)
+    figure.suptitle(title, fontsize=12, parse_math=False)
     wide = int(figure.get_figwidth() * _LINE_CHARACTERS * 0.55)
     figure.supxlabel(fill(" ".join(notes), wide), fontsize=8, x=0.02, ha="left", color="0.25")
 
