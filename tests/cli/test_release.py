@@ -112,7 +112,7 @@ def test_personal_priors_name_the_people(folder: Path) -> None:
 
 @pytest.mark.parametrize(("kind", "text"), [
     ("past counts", "place,a,b\nmarket,3,2\npark,2,1\nstation,3,5\n"),
-    ("visits", "person,place\n" + "".join(f"p{m},station\np{m},elsewhere\n" for m in range(8))),
+    ("visits", "person,place\n" + "".join(f"p{m},station\np{m} ,elsewhere\n" for m in range(8))),
 ])  # fmt: skip
 def test_history_instead_of_a_prior(folder: Path, kind: str, text: str) -> None:
     (folder / "history.csv").write_text(text)
@@ -121,6 +121,15 @@ def test_history_instead_of_a_prior(folder: Path, kind: str, text: str) -> None:
     shares = [9 / 19, 6 / 19, 4 / 19] if kind == "past counts" else [[2 / 4, 1 / 4, 1 / 4]] * 8
     wanted = CountRelease(people=8, prior=shares, multiplier=1.0, timestamps=2)
     assert values["leakage_bits"] == pytest.approx(wanted.leakage_bits, rel=1e-9)
+
+
+def test_a_visit_of_nobody_is_refused_and_named(folder: Path) -> None:
+    rows = "".join(f"p{m},station\n" for m in range(8))
+    (folder / "history.csv").write_text(f"person,place\n{rows},park\n")
+    asked = [folder / "counts.csv", "--history", folder / "history.csv", "--multiplier", 1]
+    result = run(*asked, "-o", folder / "out.csv")
+    assert result.exit_code == 2
+    assert "must name a person in every row; row 9 does not" in result.stderr
 
 
 def test_priors_by_timestamp(folder: Path) -> None:

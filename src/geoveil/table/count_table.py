@@ -82,7 +82,7 @@ def _by_person(file: _Columns, table: CountTable) -> PriorTable:
     if not moments:
         return PriorTable(rows, people)
     when = np.array(file.texts(moments[0]))
-    parts = [np.flatnonzero(when == moment) for moment in table.timestamps]
+    parts = [np.flatnonzero(when == moment.strip()) for moment in table.timestamps]
     if len({part.size for part in parts}) != 1 or sum(part.size for part in parts) != when.size:
         raise InvalidFile(f"{file.path} must have the same people at every timestamp of the counts")
     named = [tuple(people[row] for row in part) if people else () for part in parts]
@@ -109,9 +109,13 @@ def read_history(
     who = find_column(file.names, PERSON, "person", path)
     where = find_column(file.names, PLACE, "place", path)
     people, person = np.unique(file.texts(who), return_inverse=True)
+    if not people[0]:
+        raise InvalidFile(
+            f"{path} must name a person in every row; row {person.argmin() + 1} does not"
+        )
     numbered = {name: number for number, name in enumerate(table.places)}
     # A visit to a place that is not counted says nothing about those that are: column -1 is dropped.
-    place = np.array([numbered.get(name.strip(), -1) for name in file.texts(where)])
+    place = np.array([numbered.get(name, -1) for name in file.texts(where)])
     visits = np.ones((people.size, len(numbered) + 1))
     np.add.at(visits, (person.ravel(), place), 1)
     visits = visits[:, :-1]
@@ -137,8 +141,9 @@ class _Columns:
         self._table = pa.Table.from_batches(batches)
 
     def texts(self, name: str) -> list[str]:
-        """A column as texts."""
-        return list(map(str, self._table.column(name).to_pylist()))
+        """A column as texts, without blanks around them; none is an empty one."""
+        column = self._table.column(name).to_pylist()
+        return ["" if value is None else str(value).strip() for value in column]
 
     def numbers(self, name: str, *, counts: bool = False) -> FloatArray:
         """A column as numbers; the first row that holds none is named.
@@ -163,7 +168,7 @@ class _Columns:
 
     def places(self) -> tuple[str, ...]:
         """The names in the first column, each of them once."""
-        names = tuple(text.strip() for text in self.texts(self.names[0]))
+        names = tuple(self.texts(self.names[0]))
         if len(set(names)) != len(names) or not all(names):
             raise InvalidFile(f"{self.path} must name each place once in its first column")
         return names
