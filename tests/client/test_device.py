@@ -576,7 +576,8 @@ def test_a_person_chooses_among_promises_and_asking_does_not_show_it(
 
 def test_a_promise_that_is_not_offered_or_not_allowed_is_refused(path: Path) -> None:
     it = device(two_levels(), path, promise_per_km=1.5)
-    assert refused(it.report, **PLACE).reason == "level"
+    caught = refused(it.report, **PLACE)
+    assert (caught.reason, caught.detail) == ("level", "it offers 1, 2 per km")
     it = device(two_levels(), path, promise_per_km=2.0, max_epsilon_per_km=1.0)
     assert refused(it.report, **PLACE).reason == "promise"
     with pytest.raises(InvalidInput, match="promise_per_km"):

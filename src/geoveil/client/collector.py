@@ -135,10 +135,11 @@ class Collector:
         the collector's choosing, which could mark a device.
         """
         self._latest = self._fetched(now_s)
-        offers = (level for level in self._latest if promise_per_km in (None, level.epsilon_per_km))
-        document = next(offers, None)
+        chosen = (level for level in self._latest if promise_per_km in (None, level.epsilon_per_km))
+        document = next(chosen, None)
         if document is None:
-            raise Refused("level")
+            offers = ", ".join(f"{level.epsilon_per_km:.6g}" for level in self._latest)
+            raise Refused("level", f"it offers {offers} per km")
         if document.campaign != self._address.campaign:
             raise Refused("campaign")
         if trip not in (None, document.trips):
