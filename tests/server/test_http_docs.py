@@ -120,3 +120,13 @@ def test_every_setting_of_a_campaign_is_listed(field: msgspec.structs.FieldInfo)
     hint = get_type_hints(CampaignSettings, include_extras=True)[field.name]
     (meta,) = get_args(hint)[1:]
     assert f"| `{field.name}` | {default} | {meta.description} |" in PAGE
+
+
+def test_all_events_of_the_log_are_written_alike() -> None:
+    """As words with hyphens, in the program and in the table of events."""
+    code = "".join(path.read_text() for path in (ROOT / "src" / "geoveil" / "server").glob("*.py"))
+    logged = re.findall(r"\blog\.(?:event|fault)\(\"([^\"]*)\"", code)
+    (table,) = re.findall(r"^\| event \|.*?\n\n", PAGE, re.MULTILINE | re.DOTALL)
+    listed = re.findall(r"`([^`]*)`", "".join(re.findall(r"^\| (`.*?) \|", table, re.MULTILINE)))
+    assert len(logged) > 5 < len(listed)
+    assert [name for name in logged + listed if not re.fullmatch(r"[a-z]+(-[a-z]+)*", name)] == []

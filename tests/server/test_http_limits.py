@@ -172,7 +172,7 @@ def test_a_fault_is_logged_without_its_words() -> None:
     try:
         raise ValueError("cell 41 of 198.51.100.7")
     except ValueError as error:
-        Log(stream=stream).fault("internal error", error)
+        Log(stream=stream).fault("internal-error", error)
     assert "ValueError" in stream.getvalue()
     assert "41" not in json.loads(stream.getvalue())["error"]
     assert "198.51" not in stream.getvalue()

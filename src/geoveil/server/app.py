@@ -273,11 +273,11 @@ class Service:
             try:
                 await asyncio.to_thread(work)
                 if failing:
-                    self.log.event("upkeep goes on")
+                    self.log.event("upkeep-goes-on")
                 failing = False
             except Exception as error:
                 if not failing:  # said once, not every second
-                    self.log.fault("upkeep failed", error)
+                    self.log.fault("upkeep-failed", error)
                 failing = True
             await asyncio.sleep(seconds)
 
@@ -405,7 +405,7 @@ class Application:
             why = str(error) if isinstance(error, StoreFailed) else ""
             self.service.refused(problem.name, why)
         if problem.name == "internal":
-            self.service.log.fault("internal error", error)
+            self.service.log.fault("internal-error", error)
         return problem.response()
 
     def _finish(

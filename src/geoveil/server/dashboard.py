@@ -171,7 +171,7 @@ async def _shares(
     try:
         outcome = await service.calculated(limit_s, regions_of, evidence, outlines)
     except CalculationFailed as error:
-        service.log.fault("regions failed", error)
+        service.log.fault("regions-failed", error)
         raise Problem("not-offered", "the interval of a region could not be worked out") from None
     if isinstance(outcome, Problem):
         raise outcome
