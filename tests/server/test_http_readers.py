@@ -319,6 +319,32 @@ def test_a_backdrop_is_read_for_districts_once(closed: InProcess) -> None:
             assert (watch.calls, watch.at_once) == (1, 1)
 
 
+def test_readers_of_districts_wait_for_others_and_for_theirs_no_longer_than_they_may(
+    closed: InProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert closed.request("PATCH", CAMPAIGN, operator=True, json={"published": True}).is_success
+    assert closed.request("PUT", f"{CAMPAIGN}/backdrop", operator=True, json=HALF).is_success
+    monkeypatch.setattr(dashboard, "READER_S", 4.0)
+    calculated, given_s = closed.service.calculated, []
+
+    async def noted(limit_s: float, *asked: Any) -> Any:
+        given_s.append(limit_s)
+        return await calculated(60.0, *asked)
+
+    monkeypatch.setattr(closed.service, "calculated", noted)
+
+    async def while_another_is_answered(for_s: float) -> Any:
+        async with asyncio.TaskGroup() as tasks, closed.service.reader_asks:
+            asking = tasks.create_task(closed.client.get(f"{CAMPAIGN}/map/districts"))
+            await asyncio.sleep(for_s)
+        return asking.result()
+
+    assert_problem(closed.run(while_another_is_answered(3.5)), "overloaded")
+    assert given_s == []
+    assert closed.run(while_another_is_answered(0.2)).status_code == 200
+    assert 2.0 <= given_s[0] < 4.0
+
+
 def test_regions_of_readers_are_read_one_at_a_time(closed: InProcess) -> None:
     assert closed.request("PATCH", CAMPAIGN, operator=True, json={"published": True}).is_success
     with watched(dashboard, "read_regions") as watch:

@@ -6,6 +6,7 @@ All of it is for operators, but for the backdrop, which every page may draw, and
 from __future__ import annotations
 
 import hashlib
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -35,6 +36,7 @@ from geoveil.server.settings_of_campaign import refusing
 from geoveil.server.shapes import BACKDROP_BYTES, backdrop_of, districts_of, read_area, read_regions
 from geoveil.space import MATRIX_LIMIT, space_from_dict
 from geoveil.space.outline import Outline
+from geoveil.store import Overloaded
 
 if TYPE_CHECKING:
     from geoveil.server.app import Service
@@ -45,7 +47,8 @@ DASHBOARD, PUBLIC_MAP, CERTIFICATE = "index.html", "m/index.html", "certificate/
 REGIONS_S = 60.0
 """How long an operator waits at most, turns of others included."""
 READER_S = 20.0
-"""How long the reader of a published map does; one at a time, so that operators wait no longer for them."""
+"""How long the reader of a published map does, turns included; one at a time, so that operators wait no
+longer for them."""
 FEW_REGIONS = 16
 """Up to so many regions of many cells are solved for one by one; draws of all cells are for more."""
 _MOST_ANSWERS = 100
@@ -142,10 +145,14 @@ async def districts_of_map(service: Service, request: Request) -> Response:
     backdrop = await service.blocking(service.store.backdrop, campaign)
     estimate = tuple((state["estimate"] or {}).values())
     key = (campaign, estimate, await service.working(_hash, backdrop or b""))
+    until_s = time.monotonic() + READER_S
     async with in_turn(service.reader_asks, READER_S):
         if backdrop is not None and key not in service.district_answers:
             areas = await service.working(districts_of, backdrop)
-            shares = await _shares(service, campaign, None, areas, READER_S) if areas else None
+            left_s = until_s - time.monotonic()
+            if areas and left_s < READER_S / 2:  # not begun where it is hardly finished
+                raise Overloaded("others are being answered; try again later")
+            shares = await _shares(service, campaign, None, areas, left_s) if areas else None
             if len(service.district_answers) >= _MOST_ANSWERS:
                 service.district_answers.clear()
             service.district_answers[key] = shares
