@@ -408,6 +408,20 @@ def test_readers_ask_one_at_a_time_and_keep_no_operator_waiting(
     assert not closed.service.reader_asks.locked()
 
 
+@pytest.mark.parametrize("read", ["closing_counts", "rounds"])
+def test_what_is_asked_of_a_campaign_that_goes_meanwhile_is_no_fault(
+    closed: InProcess, monkeypatch: pytest.MonkeyPatch, read: str
+) -> None:
+    reading = getattr(closed.store, read)
+
+    def deleted_before(*asked: Any) -> Any:
+        closed.store.delete_campaign("lyon")
+        return reading(*asked)
+
+    monkeypatch.setattr(closed.store, read, deleted_before)
+    assert_problem(ask(closed, "GET", f"{CAMPAIGN}/counts"), "unknown-campaign")
+
+
 def test_no_region_of_a_map_that_is_not_there(service: InProcess) -> None:
     ask(service, "PATCH", CAMPAIGN, json={"published": True})
     assert_problem(service.post(f"{CAMPAIGN}/map/region", json=FIELD), "no-estimate-yet")

@@ -520,7 +520,8 @@ class MemoryStore:
     def closing_counts(self, campaign: str, number: int) -> dict[int, IntArray]:
         """Round number → counts by cell, as they were when a round closed."""
         with self._lock:
-            return dict(self._campaigns[campaign].at_closings[number])
+            kept = self._campaigns.get(campaign)
+            return dict(kept.at_closings[number]) if kept else {}
 
     def closing_pairs(self, campaign: str, number: int) -> dict[int, IntArray]:
         """The same as rows of number and count, of the reports that came."""

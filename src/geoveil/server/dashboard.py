@@ -237,6 +237,8 @@ def evidence_of(campaigns: Campaigns, campaign: str, number: int | None = None) 
     counts = campaigns.store.closing_counts(campaign, record.round)
     since = min(used, default=0)
     rounds = [round_ for round_ in campaigns.store.rounds(campaign, since) if round_.number in used]
+    if not used <= counts.keys() & {round_.number for round_ in rounds}:
+        raise Problem("unknown-campaign", "the campaign was deleted meanwhile")
     old = [round_.number for round_ in rounds if VERSION_1 in round_.document]
     if any(counts[number].sum() != reports[number] for number in old):
         raise Problem(
