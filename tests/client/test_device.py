@@ -305,6 +305,17 @@ def test_a_report_without_an_answer_waits_for_flush(name: str, path: Path) -> No
     assert it.ledger.spent_per_km == 2.0
 
 
+def test_a_transport_that_fails_in_its_own_way_leaves_the_report_waiting(path: Path) -> None:
+    """The budget is charged by then, and the report may have arrived."""
+    collector = Collector(after=[RuntimeError("its own")])
+    it = device(collector, path)
+    with pytest.raises(Unacknowledged, match=r"the transport failed \(RuntimeError\)") as waits:
+        it.report(**PLACE)
+    assert waits.value.problem == ""
+    assert list(collector.reports) == [waits.value.receipt.report]
+    assert [receipt.acknowledged for receipt in it.flush()] == [True]
+
+
 def test_an_answer_that_names_an_entry_twice_counts_nothing(path: Path) -> None:
     collector = Collector()
 

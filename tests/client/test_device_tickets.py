@@ -111,6 +111,12 @@ def test_a_report_that_waits_for_a_ticket_says_why_the_invitation_gives_none(
     assert invited(signer, path).flush() == []
 
 
+@pytest.mark.parametrize("code", [7, b"k7qf3", True])
+def test_an_invitation_is_text(signer: Signer, path: Path, code: Any) -> None:
+    with pytest.raises(InvalidInput, match=r"invitation \(\w+\) must be text"):
+        device(signer, path, invitation=code)
+
+
 @pytest.mark.parametrize("waits", [True, False])
 def test_after_the_last_round_an_invitation_is_used_for_a_report_that_waits_only(
     signer: Signer, path: Path, waits: bool

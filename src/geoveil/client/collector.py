@@ -248,6 +248,8 @@ class Collector:
             answer = self._patience.answer(post)
         except Refused as refused:  # of the connection, not of the report
             return str(refused).removeprefix("not reported: "), ""
+        except Exception as failure:  # of an app's own transport
+            return f"the transport failed ({type(failure).__name__})", ""
         if answer is None:
             return "the collector did not answer", ""
         if answer.status == 200 and _json(answer) == {"id": charge.report, "status": "counted"}:

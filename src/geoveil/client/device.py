@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import get_args
 
-from geoveil.arrays import one_of, positive
+from geoveil.arrays import instance, one_of, positive
 from geoveil.channel.guarantee import BetweenPositions
 from geoveil.channel.words import NEARBY_KM, between_places, explain_nearby
 from geoveil.client.budget import Limits, Spent, left_of, spent_in_words
@@ -128,7 +128,8 @@ class Device:
     ) -> None:
         link, _, code = str(url).partition("#invitation=")
         self.address = Address.of(link, insecure=insecure)
-        self._invitation = invitation or code
+        given = "" if invitation is None else invitation
+        self._invitation = instance("invitation", given, str, "text: the code") or code
         self.max_epsilon_per_km = positive("max_epsilon_per_km", max_epsilon_per_km)
         chosen = {
             "budget_per_day_per_km": budget_per_day_per_km,

@@ -157,10 +157,6 @@ export interface Patience {
 
 const PATIENCE: Patience = { attempts: 5, totalS: 30, firstS: 0.5 };
 
-function jitter(): number {
-  return crypto.getRandomValues(new Uint32Array(1))[0]! / 2 ** 32;
-}
-
 // --- The collector: a document to fetch, a report to hand over, both with patience
 
 /** What a device accepts. */
@@ -256,14 +252,14 @@ export class Collector {
     const { mechanism, report: id, cell, slot, to, ticket } = charge;
     const body = JSON.stringify({ mechanism, id, cell, slot, to: to?.cell }); // what the document does not ask for is not in it
     let answer: Answer | undefined;
+    let why = "the collector did not answer";
     try {
       const post = () => this.transport.post(`${this.address.campaignUrl}/reports`, body, ANSWER_BYTES, signal, ticket);
       answer = await patiently(post, this.patience, signal);
-    } catch (refused) {
-      if (refused instanceof Refused) return { why: REASONS[refused.reason] }; // of the connection, not of the report
-      throw refused;
+    } catch (failure) {
+      why = failure instanceof Refused ? REASONS[failure.reason] : "the transport failed"; // not the report
     }
-    if (!answer) return { why: signal?.aborted ? "it was cancelled" : "the collector did not answer" };
+    if (!answer) return { why: signal?.aborted ? "it was cancelled" : why };
     if (answer.status === 200 && isCounted(jsonOf(answer), id)) return undefined;
     const problem = answer.status >= 400 ? problemOf(answer) : "";
     if (FINAL.includes(problem)) throw new Refused("problem", problem, true);
@@ -284,21 +280,17 @@ export async function patiently(
     let leastS = 0;
     try {
       const answer = await request();
-      if (!isLater(answer)) return answer;
+      if (answer.status < 500 && !LATER.includes(answer.status)) return answer;
       leastS = answer.retryAfterS;
     } catch (problem) {
       if (!(problem instanceof Unreachable)) throw problem;
     }
-    const pauseMs = 1000 * Math.max(leastS, firstS * 2 ** attempt * jitter());
+    const jitter = crypto.getRandomValues(new Uint32Array(1))[0]! / 2 ** 32;
+    const pauseMs = 1000 * Math.max(leastS, firstS * 2 ** attempt * jitter);
     if (attempt + 1 === attempts || performance.now() + pauseMs > last) return undefined;
     await new Promise<void>((resume) => whenAborted(signal, resume, pauseMs));
   }
   return undefined;
-}
-
-/** Whether an answer is a request to wait. */
-function isLater({ status }: Answer): boolean {
-  return LATER.includes(status) || status >= 500;
 }
 
 function checkedSlot(slots: Slots, timeS: number): number | null {

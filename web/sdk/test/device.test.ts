@@ -614,6 +614,16 @@ describe("what comes back", () => {
     expect(await restarted.flush()).toEqual([]);
   });
 
+  it("waits where a transport fails in its own way, since it may have arrived", async () => {
+    const transport = new FetchTransport();
+    const post = vi.spyOn(transport, "post").mockRejectedValueOnce(new TypeError("its own"));
+    const device = await opened({ transport });
+    const waits: unknown = await device.report(PARIS).catch((failure: unknown) => failure);
+    expect(String(waits)).toContain("the transport failed");
+    expect(await device.flush()).toEqual([{ ...(waits as Unacknowledged).receipt, acknowledged: true }]);
+    expect(post).toHaveBeenCalledTimes(2);
+  });
+
   it("a final problem is told as sent, now and later", async () => {
     const device = await opened();
     collector.next.push({ status: 200, body: collector.document }, problem(409, "mechanism-expired"));
