@@ -443,15 +443,15 @@ class Campaign:
             raise InvalidFile(f'a saved campaign must say "geoveil_collection": {_VERSION}')
         try:
             space, rule = space_from_dict(values["space"]), rule_from_dict(values["rule"])
-            resumed = cls.__new__(cls)
-            prior = as_saved("prior", values["prior"], space.size)
-            resumed._begin(space, rule, prior, values["minimum_reports"])
-            resumed._rounds = [
+            rounds = [
                 Round.from_dict(number, fields, space.size, rule.guarantee)
                 for number, fields in enumerate(values["rounds"], start=1)
             ]
-            if not resumed._rounds or not all(round_.closed for round_ in resumed._rounds[:-1]):
+            if not rounds or not all(round_.closed for round_ in rounds[:-1]):
                 raise InvalidFile("a saved campaign must have one open round, its last")
+            minimum = values["minimum_reports"]
+            resumed = cls.from_rounds(space, rounds, rule=rule, minimum_reports=minimum)
+            resumed.prior = as_saved("prior", values["prior"], space.size)
             closed = resumed.rounds
             if closed and rule.trusted_seed and not closed[0].seed:  # older files do not say
                 closed[0].seed = closed[0].tallies
