@@ -8,6 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+import numpy as np
+
 from geoveil.arrays import ArrayLike, positive, prior_over
 from geoveil.channel.channel import Channel
 from geoveil.errors import InvalidInput
@@ -30,7 +32,8 @@ class Mechanism(Channel):
 
     def parameters(self) -> dict[str, Any]:
         """The constructor's arguments besides the space, as plain JSON values."""
-        return {name: getattr(self, name) for name in self._stated}
+        values = ((name, getattr(self, name)) for name in self._stated)
+        return {name: v.tolist() if isinstance(v, np.ndarray) else v for name, v in values}
 
     def __eq__(self, other: object) -> bool:
         return self is other or (

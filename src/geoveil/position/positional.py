@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -66,6 +65,7 @@ class PositionalElastic(Mechanism):
 
     name = "elastic-positions"
     reference = "Geoveil, docs/guarantee.md: Blahut–Arimoto weights under a rounded cone"
+    _stated = ("beta_per_km", "weights", "step", "rim")
     space: Placed
 
     def __init__(
@@ -132,14 +132,6 @@ class PositionalElastic(Mechanism):
             proof.epsilon_per_km, None, None, False, how,
             self.slack, (east, north), proof.seen_per_km, self.law.keeps,
         )  # fmt: skip
-
-    def parameters(self) -> dict[str, Any]:
-        return {
-            "beta_per_km": self.beta_per_km,
-            "weights": self.weights.tolist(),
-            "step": self.step,
-            "rim": self.rim,
-        }
 
     @property
     def report_steps(self) -> IntArray | None:
