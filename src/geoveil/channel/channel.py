@@ -94,29 +94,21 @@ class Excerpt(NamedTuple):
     """(cells, letters): the probability of each letter at each cell."""
     letters: Callable[[Reports], IntArray]
     """Reports as letters, their shape that of the cells they were drawn at."""
-    report_shape: tuple[int, ...] = ()
+    report_shape: tuple[int, ...]
     """The shape of one report: a whole number, or so many bits."""
-    report_values: int = 0
+    report_values: int
     """Reports hold whole numbers below this."""
 
 
 class Places(Operator):
     """P(report | place): rows are places in the cells, whose mean by ``share`` is the row of the cell."""
 
-    @property
-    @abstractmethod
-    def cell(self) -> IntArray:
-        """(places,): the cell that each is in."""
-
-    @property
-    @abstractmethod
-    def share(self) -> FloatArray:
-        """(places,): how many of the people of its cell stand there, spread evenly."""
-
-    @property
-    @abstractmethod
-    def offset(self) -> FloatArray:
-        """(places, 2): east and north of the centre of its cell, in cells."""
+    cell: IntArray
+    """(places,): the cell that each is in."""
+    share: FloatArray
+    """(places,): how many of the people of its cell stand there, spread evenly."""
+    offset: FloatArray
+    """(places, 2): east and north of the centre of its cell, in cells."""
 
 
 class Channel(Promising, Shown, Operator):

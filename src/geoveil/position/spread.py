@@ -313,7 +313,7 @@ class PlacesInCells(Places):
         self,
         spread: SpreadKernel | ListedKernel,
         weights: FloatArray,
-        alike: str | None = None,
+        alike: str | None,
     ) -> None:
         self._spread, self._weights, self.alike = spread, weights, alike
         places: IntArray = np.flatnonzero(self._shares)  # at an edge, several are moved to one
@@ -329,15 +329,15 @@ class PlacesInCells(Places):
         return np.concatenate([layer.share for layer in self._spread.layers])
 
     @property
-    def cell(self) -> IntArray:
+    def cell(self) -> IntArray:  # type: ignore[override]
         return self._numbers % self._spread.cells
 
     @property
-    def share(self) -> FloatArray:
+    def share(self) -> FloatArray:  # type: ignore[override]
         return self._at_existing(self._shares)
 
     @property
-    def offset(self) -> FloatArray:
+    def offset(self) -> FloatArray:  # type: ignore[override]
         offsets = np.array([(at.east, at.north) for at in self._spread.layers])
         return offsets[self._numbers // self._spread.cells]
 

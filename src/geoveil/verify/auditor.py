@@ -237,7 +237,7 @@ class _Audit:
         return ()
 
     def _check_fit(self, view: View, letters: IntArray) -> Iterator[str]:
-        p_values = evidence.goodness_of_fit(letters, view.laws)
+        p_values = evidence.goodness_of_fit(letters, view.excerpt.laws)
         where, smallest = min(p_values, key=lambda result: result[1])
         self.fit_p_value = min(1.0, smallest * len(p_values))
         if not smallest * len(p_values) > self.false_alarm:
@@ -263,8 +263,9 @@ class _Audit:
 
     def _check_order(self, view: View) -> Iterator[str]:
         """Draws at one place, in a row: independent, never the same again, from the given source."""
-        k = int(np.argmin(np.square(view.laws).sum(axis=1)))
-        cells, law = np.full(min(_IN_A_ROW, self.draws // 16 * 2), view.cells[k]), view.laws[k]
+        k = int(np.argmin(np.square(view.excerpt.laws).sum(axis=1)))
+        law = view.excerpt.laws[k]
+        cells = np.full(min(_IN_A_ROW, self.draws // 16 * 2), view.cells[k])
         calls = [view.draw(cells, self.randomness) for _ in range(2)]
         p_value = evidence.dependence(np.concatenate(calls), law)
         if not 2 * p_value > self.false_alarm:

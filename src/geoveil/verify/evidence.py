@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import permutations
 
@@ -11,7 +10,7 @@ import numpy as np
 import scipy
 
 from geoveil.arrays import FloatArray, IntArray
-from geoveil.channel.channel import Channel
+from geoveil.channel.channel import Channel, Excerpt
 from geoveil.randomness import Randomness, seeded
 from geoveil.space import Grid, Space
 
@@ -212,35 +211,30 @@ class Fault(Exception):
 
 @dataclass(frozen=True)
 class View:
-    """The cells under test, the law of each over the letters, and how reports become letters."""
+    """The cells under test, and what reports tell about them."""
 
     channel: Channel
     cells: IntArray
-    laws: FloatArray
-    """(cells, letters): what ``row`` says."""
-    letters: Callable[[IntArray], IntArray]
-    report_shape: tuple[int, ...]
-    values: int
-    """Reports are whole numbers below this, in arrays of ``report_shape``."""
+    excerpt: Excerpt
 
     @classmethod
     def of(cls, channel: Channel) -> View:
-        """Some cells of a channel, and what the reports tell about them."""
+        """Some cells of a channel."""
         cells = spread_cells(channel.space, channel.excerpt_cells)
-        return cls(channel, cells, *channel.excerpt(cells))
+        return cls(channel, cells, channel.excerpt(cells))
 
     def draw(self, cells: IntArray, randomness: Randomness) -> IntArray:
         """Letters of the reports that the public sampler makes for the given cells."""
         reports = np.asarray(self.channel.sample(cells, randomness=randomness))
-        shape = (*cells.shape, *self.report_shape)
+        shape, values = (*cells.shape, *self.excerpt.report_shape), self.excerpt.report_values
         if reports.shape != shape:
             raise Fault(f"the sampler gave shape {reports.shape} for cells of shape {shape}")
         if reports.dtype.kind not in "iu":
             kind = reports.dtype
             raise Fault(f"the sampler gave reports of type {kind} instead of whole numbers")
-        if reports.size and (int(reports.min()) < 0 or int(reports.max()) >= self.values):
-            raise Fault(f"the sampler gave a report outside 0 … {self.values - 1}")
-        return self.letters(reports.astype(np.int64))
+        if reports.size and (int(reports.min()) < 0 or int(reports.max()) >= values):
+            raise Fault(f"the sampler gave a report outside 0 … {values - 1}")
+        return self.excerpt.letters(reports.astype(np.int64))
 
 
 def spread_cells(space: Space, most: int) -> IntArray:
