@@ -31,8 +31,8 @@ def positive(name: str, value: Any) -> float:
     return number
 
 
-def finite(name: str, value: Any) -> float:
-    """The value as a finite float, or an error that names it."""
+def finite(name: str, value: Any, *, least: float = -np.inf, most: float = np.inf) -> float:
+    """The value as a finite float from ``least`` to ``most``, or an error that names it."""
     try:
         if isinstance(value, str | bytes | bool | np.bool_):
             raise TypeError
@@ -43,6 +43,9 @@ def finite(name: str, value: Any) -> float:
         number = np.inf
     if not np.isfinite(number):
         raise InvalidInput(f"{name} ({_shown(value)}) must be finite")
+    if not least <= number <= most:
+        range_ = f"be at least {least:g}" if most == np.inf else f"lie in [{least:g}, {most:g}]"
+        raise InvalidInput(f"{name} ({_shown(value)}) must {range_}")
     return number
 
 

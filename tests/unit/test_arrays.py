@@ -12,10 +12,28 @@ from threadpoolctl import threadpool_info, threadpool_limits
 
 import geoveil as gv
 from geoveil.arrays import one_blas_thread
+from geoveil.campaign.rules import PromiseRule
 from geoveil.errors import InvalidInput
 from geoveil.release import GroupedRelease, MergedPlaces
 from geoveil.space import MaskedGrid
 from geoveil.verify.guard import GuardedUpdate
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: gv.GeoIndistinguishability(-0.5), r"epsilon_per_km \(-0.5\) must be at least 0"),
+        (lambda: gv.Disc(gv.Line(3), epsilon=1.0, disc_radius_km=-1), "must be at least 0"),
+        (lambda: PromiseRule(2.0, camouflage=1.5), r"camouflage \(1.5\) must lie in \[0, 1\]"),
+        (
+            lambda: gv.elastic(gv.Line(3), epsilon_per_km=1.0, camouflage=-0.1),
+            r"must lie in \[0, 1\]",
+        ),
+    ],
+)
+def test_numbers_beyond_their_bounds_are_refused(make: Callable[[], Any], words: str) -> None:
+    with pytest.raises(InvalidInput, match=words):
+        make()
 
 
 def threads() -> set[int]:

@@ -214,8 +214,7 @@ def elastic(
     ε = 2 per km
     """
     between = checked_between(between, space)
-    if not 0.0 <= finite("camouflage", camouflage) <= 1.0:
-        raise InvalidInput(f"camouflage ({camouflage!r}) must lie in [0, 1]")
+    finite("camouflage", camouflage, least=0, most=1)
     population = prior_over(prior, checked_space(space).size)
     promise = Promise(epsilon_per_km, level, radius_km, mean_distance_km)
     if between == "positions":

@@ -127,8 +127,7 @@ class PromiseRule:
             raise InvalidInput(
                 "promises_per_km must rise and end with epsilon_per_km; use PromiseRule.offering"
             )
-        if not 0.0 <= finite("camouflage", self.camouflage) <= 1.0:
-            raise InvalidInput(f"camouflage ({self.camouflage!r}) must lie in [0, 1]")
+        finite("camouflage", self.camouflage, least=0, most=1)
 
     @property
     def guarantee(self) -> Guarantee:

@@ -60,8 +60,7 @@ def equalising_weights(
 
 def with_floor(weights: FloatArray, floor: float) -> FloatArray:
     """(1 − λ)·c + λ/m: every cell stays reportable."""
-    if not 0.0 <= finite("floor", floor) <= 1.0:
-        raise InvalidInput(f"floor ({floor!r}) must lie in [0, 1]")
+    finite("floor", floor, least=0, most=1)
     return (1 - floor) * weights + floor / weights.size
 
 

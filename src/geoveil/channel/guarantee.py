@@ -137,9 +137,7 @@ class _WithEpsilon(Guarantee):
     _name: ClassVar[str] = "epsilon"
 
     def __post_init__(self) -> None:
-        epsilon = finite(self._name, getattr(self, self._name))
-        if epsilon < 0:
-            raise InvalidInput(f"{self._name} ({epsilon}) must not be negative")
+        epsilon = finite(self._name, getattr(self, self._name), least=0)
         object.__setattr__(self, self._name, epsilon)
         object.__setattr__(self, "exact", as_written(epsilon))
 
@@ -214,10 +212,7 @@ class BetweenPositions(GeoIndistinguishability):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        slack = finite("slack", self.slack)
-        if slack < 0:
-            raise InvalidInput(f"slack ({slack}) must not be negative")
-        object.__setattr__(self, "slack", slack)
+        object.__setattr__(self, "slack", finite("slack", self.slack, least=0))
 
     def loss(self, distance_km: npt.ArrayLike) -> FloatArray:
         distance = lengths("distance_km", distance_km)

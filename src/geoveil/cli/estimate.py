@@ -12,13 +12,14 @@ import click
 import numpy as np
 
 import geoveil as gv
+from geoveil import arrays
 from geoveil.channel.joint import JointTally
 from geoveil.cli import options as shared
 from geoveil.cli.console import Console, ProgressBar, in_words
 from geoveil.cli.estimate_inputs import Inputs
 from geoveil.document.saved import mechanism_to_dict
 from geoveil.errors import InvalidInput, number_of
-from geoveil.estimate import Estimator, Progress, Repair, Stop, Uncertainty, bars, fitted
+from geoveil.estimate import Estimator, Progress, Repair, Stop, Uncertainty, fitted
 from geoveil.estimate.bayesian_update import SlotMaps
 from geoveil.estimate.regions import RegionShares
 from geoveil.plot import maps as maps_of
@@ -166,7 +167,7 @@ def command(
     geoveil estimate noisy.csv --alarm -o estimate.csv
     """
     format_of(output, reading.format, writing=True)
-    bars.checked_level(level)
+    arrays.part("level", level)
     writer.check_target(output, *sources, mechanism, zones, area.within)
     shared.check_picture(plot, *sources, output)
     console = Console(machine=machine, output=output)

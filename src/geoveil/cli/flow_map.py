@@ -10,6 +10,7 @@ import click
 import numpy as np
 
 import geoveil as gv
+from geoveil import arrays
 from geoveil.arrays import FloatArray, IntArray
 from geoveil.channel.words import spend_in_words
 from geoveil.cli import options as shared
@@ -18,7 +19,6 @@ from geoveil.cli.estimate_inputs import mechanism_of
 from geoveil.cli.obfuscate import persons_in_words, spend_values
 from geoveil.demo.city import simulated_city
 from geoveil.errors import GeoveilError, InvalidFile, InvalidInput, number_of, percent
-from geoveil.estimate.bars import checked_level
 from geoveil.plot.pictures import FlowPicture, save_flows
 from geoveil.position.positional import Placed
 from geoveil.space import AnyGrid, MapSpace, OutsideCount
@@ -74,7 +74,7 @@ def command(
     geoveil flows noisy.parquet -o flows.csv --zones districts.geojson
     """
     format_of(output, reading.format, writing=True)
-    checked_level(level)
+    arrays.part("level", level)
     writer.check_target(output, *sources, mechanism, zones)
     shared.check_picture(plot, *sources, output)
     console = Console(machine=machine, output=output)

@@ -89,8 +89,7 @@ class Budget:
 
     def __post_init__(self) -> None:
         self.limit_per_km = positive("limit_per_km", self.limit_per_km)
-        if finite("spent_per_km", self.spent_per_km) < 0:
-            raise InvalidInput(f"spent_per_km ({self.spent_per_km:g}) must not be negative")
+        finite("spent_per_km", self.spent_per_km, least=0)
         self.guarantee = GeoIndistinguishability(self.spent_per_km)
 
     @property

@@ -18,7 +18,8 @@ from typing import Any
 import numpy as np
 import scipy
 
-from geoveil.arrays import BoolArray, FloatArray, IntArray, finite
+from geoveil import arrays
+from geoveil.arrays import BoolArray, FloatArray, IntArray
 from geoveil.channel.channel import RARE
 from geoveil.errors import InvalidInput, Unsupported
 
@@ -61,7 +62,7 @@ class ErrorBars(ABC):
         """Low and high ends of the interval of every cell or combination, among its possible values."""
         least, most = self._possible(combinations)
         centre = combined(self.centre, combinations)
-        quantile = self._quantile(checked_level(level))
+        quantile = self._quantile(arrays.part("level", level))
         reach = quantile * self.standard_error(combinations)
         low, high = np.minimum(centre, most) - reach, np.maximum(centre, least) + reach
         expected = combined(self.distribution, combinations) + reach
@@ -383,7 +384,7 @@ class BootstrapErrors(ErrorBars):
         return np.where(_unknown(self.lost, combinations), np.inf, errors)
 
     def interval(self, level: float, combinations: FloatArray | None = None) -> Ends:
-        tail = (1 - checked_level(level)) / 2
+        tail = (1 - arrays.part("level", level)) / 2
         replicates = combined(self.replicates.T, combinations)
         low, high = np.quantile(replicates, [tail, 1 - tail], axis=-1)
         centre = combined(self.centre, combinations)
@@ -403,13 +404,6 @@ def combined(values: FloatArray, combinations: FloatArray | None) -> FloatArray:
 def _unknown(lost: FloatArray, combinations: FloatArray | None) -> BoolArray:
     """Which cells or combinations hold something of a lost direction."""
     return np.asarray((np.abs(combined(lost, combinations)) > LOST).any(axis=-1))
-
-
-def checked_level(level: float) -> float:
-    """A level strictly between 0 and 1, or an error."""
-    if not 0 < finite("level", level) < 1:
-        raise InvalidInput(f"level ({level}) must lie between 0 and 1, such as 0.95")
-    return float(level)
 
 
 # --- Crowds: weighted people around a cell, of whom its own are a part

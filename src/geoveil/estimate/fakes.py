@@ -12,11 +12,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 import scipy
 
-from geoveil.arrays import FloatArray, IntArray, indices
+from geoveil.arrays import FloatArray, IntArray, indices, part
 from geoveil.channel.channel import Tally
 from geoveil.channel.operator import DenseOperator, Operator
 from geoveil.errors import InvalidInput, TooLarge
-from geoveil.estimate.bars import checked_level
 from geoveil.estimate.em import ActiveSetNewton, Ascent, maximise
 from geoveil.estimate.fitted import Observations
 from geoveil.estimate.stopping import CertifiedWithin
@@ -300,7 +299,7 @@ class MapAndFakes:
         A bound is where the log-likelihood, maximised over everything but the number, has dropped by
         κ²/2 from its maximum, κ the quantile of the normal law.
         """
-        drop = float(scipy.special.ndtri(checked_level(level))) ** 2 / 2
+        drop = float(scipy.special.ndtri(part("level", level))) ** 2 / 2
         likeliest = self.fit()
 
         def above(fit: FakesFit) -> float:

@@ -252,10 +252,8 @@ class CrossValidated:
         count("maximum", self.maximum)
         count("seed", self.seed, least=0)
         count("beyond", self.beyond)
-        if finite("patience", self.patience) < 1:
-            raise InvalidInput(f"patience ({self.patience}) must be at least 1")
-        if finite("least_gain", self.least_gain) < 0:
-            raise InvalidInput(f"least_gain ({self.least_gain}) must not be negative")
+        finite("patience", self.patience, least=1)
+        finite("least_gain", self.least_gain, least=0)
 
     def settled(
         self, operator: Operator, weights: ArrayLike, start: FloatArray, progress: Progress | None

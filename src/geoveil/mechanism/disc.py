@@ -22,7 +22,7 @@ from geoveil.channel.kernel import (
     lattice_pitch_km,
     lattice_shape,
 )
-from geoveil.errors import InvalidInput, TooLarge, Unsupported
+from geoveil.errors import TooLarge, Unsupported
 from geoveil.mechanism.local import local_loss
 from geoveil.mechanism.mechanism import Mechanism
 from geoveil.randomness import Randomness
@@ -247,9 +247,7 @@ def _lattice(space: Space) -> tuple[float, BoolArray]:
 
 def _square(radius_km: Any, pitch_km: float) -> int:
     """The squared radius in cells, as the largest sum of two squares that it reaches."""
-    radius = finite("disc_radius_km", radius_km)
-    if radius < 0:
-        raise InvalidInput(f"disc_radius_km ({radius:g}) must be at least 0")
+    radius = finite("disc_radius_km", radius_km, least=0)
     reach = radius / pitch_km
     if reach > math.sqrt(CELL_LIMIT):
         raise TooLarge(f"disc_radius_km ({radius:g}) must be at most {CELL_LIMIT**0.5:g} cells")

@@ -11,12 +11,13 @@ from typing import IO, TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
+from geoveil import arrays
 from geoveil.arrays import FloatArray, IntArray, frozen, prior_over
 from geoveil.channel.guarantee import BetweenPositions
 from geoveil.channel.words import promise_of_a_report
 from geoveil.document.canonical import json_number
 from geoveil.errors import GeoveilError, InvalidFile, InvalidInput, Unsupported
-from geoveil.estimate.bars import Ends, ErrorBars, checked_level
+from geoveil.estimate.bars import Ends, ErrorBars
 from geoveil.estimate.fitted import Estimate, Fit
 from geoveil.estimate.identifiability import Identifiability
 from geoveil.files import file_name
@@ -197,7 +198,7 @@ class SavedErrors(ErrorBars):
 
     def interval(self, level: float, combinations: FloatArray | None = None) -> Ends:
         self._check_cells(combinations)
-        if checked_level(level) != self.level:
+        if arrays.part("level", level) != self.level:
             raise Unsupported(
                 f"the intervals of a saved estimate are those at level {self.level:g}; save it at level "
                 f"{level:g} for others"

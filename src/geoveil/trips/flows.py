@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from geoveil.arrays import FloatArray, IntArray, ReadOnly, count, frozen
+from geoveil.arrays import FloatArray, IntArray, ReadOnly, count, frozen, part
 from geoveil.errors import InvalidInput, number_of
-from geoveil.estimate.bars import DrawnErrors, Ends, ErrorBars, checked_level
+from geoveil.estimate.bars import DrawnErrors, Ends, ErrorBars
 from geoveil.estimate.regions import named_members
 from geoveil.space.masked_grid import AnyGrid, grid_beneath
 from geoveil.space.space import Space
@@ -139,7 +139,7 @@ class StayErrors(ErrorBars):
         return np.full(2, self.bounds[:, 1].max())
 
     def interval(self, level: float, combinations: FloatArray | None = None) -> Ends:
-        reach = self._quantile(checked_level(level)) * self.bounds[:, 1] * (-1.0, 1.0)
+        reach = self._quantile(part("level", level)) * self.bounds[:, 1] * (-1.0, 1.0)
         low, high = np.clip(self.bounds[:, 0] + reach, 0.0, 1.0)
         low, high = min(low, high), max(low, high)  # both below none, or above all
         return self._stretched(
