@@ -469,6 +469,10 @@ def test_a_document_can_come_from_a_pipe(sound: Path, tmp_path: Path) -> None:
     wrong = CliRunner().invoke(program, ["audit", "-"], input=b"{}")
     assert wrong.exit_code == 2
     assert "standard input: a mechanism document must say" in wrong.stderr
+    tally = b'{"counts":[1],"mechanism":' + data + b',"space":{}}'
+    beside = CliRunner().invoke(program, ["audit", "-"], input=tally)
+    assert beside.exit_code == 2
+    assert "must hold nothing else, as a tally does" in beside.stderr
 
 
 def test_a_mechanism_can_go_to_a_pipe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -163,6 +163,19 @@ def test_pipes_in_and_out(checkins: Path) -> None:
     assert json.loads(finished.stderr)["reports_written"] == 1000
 
 
+def test_a_mechanism_can_come_from_a_pipe_that_the_places_do_not(checkins: Path) -> None:
+    mechanism, target = checkins.with_name("m.json"), checkins.with_name("noisy.csv")
+    assert (
+        obfuscate(checkins, "-o", target, *PROMISE, *BOX, "--save-mechanism", mechanism).exit_code
+        == 0
+    )
+    asked = ["-o", target, "--mechanism", "-"]
+    assert obfuscate(checkins, *asked, stdin=mechanism.read_text()).exit_code == 0
+    refused = obfuscate("-", *asked, stdin=mechanism.read_text())
+    assert refused.exit_code == 2
+    assert "only one input can come from a pipe" in refused.stderr
+
+
 def test_a_pipe_needs_a_box(checkins: Path) -> None:
     result = obfuscate("-", "-o", "-", *PROMISE, stdin=checkins.read_text())
     assert result.exit_code == 2

@@ -153,6 +153,14 @@ def test_a_missing_header_is_not_repeated(tmp_path: Path, first: str) -> None:
     assert not any(part in said for part in ("48", "51", "ann"))
 
 
+@pytest.mark.parametrize("first", ["{", '{"type":"FeatureCollection","features":[48.8512345]}'])
+def test_json_that_is_read_as_csv_is_called_what_it_is(tmp_path: Path, first: str) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text(f"{first}\n{first}\n")
+    with pytest.raises(InvalidFile, match="looks like JSON, read as CSV; --format geojson"):
+        read(path)
+
+
 CANARY = "48.8512345"
 
 

@@ -18,6 +18,7 @@ from geoveil.document.saved import AnyMechanism, mechanism_to_dict
 from geoveil.mechanism import MECHANISMS
 from geoveil.position.positional import Placed
 from geoveil.space.points import at_places
+from geoveil.table.reader import is_pipe
 
 if TYPE_CHECKING:
     from geoveil.campaign.elastic_design import Between
@@ -43,7 +44,7 @@ def mechanism_options(names: Iterable[str]) -> Decorator:
     return together(
         click.option(
             "--mechanism", default=ELASTIC, show_default=True, metavar="NAME",
-            help=f"One of {', '.join(names)}; or the file of a mechanism document.",
+            help=f"One of {', '.join(names)}; or the file of a mechanism document, - for a pipe.",
         ),
         *(click.option(_flag(name), type=float, help=text) for name, text in PROMISES.items()),
         between_option,
@@ -83,7 +84,7 @@ class MechanismChoice:
     def is_document(self) -> bool:
         """Whether the name is that of a file."""
         return self.name not in MECHANISMS and (
-            self.name.endswith(".json") or Path(self.name).exists()
+            self.name.endswith(".json") or is_pipe(self.name) or Path(self.name).exists()
         )
 
     @property

@@ -43,6 +43,8 @@ class Request:
         """Refuse names that cannot be, before anything is read."""
         rows, needs_box = self.rows, self.choice.needs_box
         rows.check_engine()
+        if rows.source == self.choice.name == PIPE:
+            raise click.UsageError("only one input can come from a pipe; name a file for the other")
         folder = rows.where.is_dataset(rows.source)
         format_of(rows.source, rows.reading.format, folder=folder)
         format_of(self.output, rows.reading.format, writing=True)

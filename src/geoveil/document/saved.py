@@ -122,6 +122,11 @@ def mechanism_and_claim(values: object) -> Claimed:
 def _read(values: object, *, believed: bool) -> tuple[AnyMechanism, Guarantee | None]:
     version = values.get("geoveil") if isinstance(values, Mapping) else None
     if not isinstance(values, Mapping) or type(version) is not int or version != VERSION:
+        if isinstance(values, Mapping) and isinstance(values.get("mechanism"), Mapping):
+            raise InvalidFile(
+                "a mechanism document must hold nothing else, as a tally does; what stands under "
+                '"mechanism" is one by itself: jq .mechanism FILE'
+            )
         raise InvalidFile(
             f'a mechanism document must say "geoveil": {VERSION}; geoveil design writes one'
         )

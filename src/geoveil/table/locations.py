@@ -120,6 +120,8 @@ def check_column(columns: Sequence[str], name: str, source: str) -> str:
 
 def list_columns(columns: Sequence[str]) -> str:
     """The names that exist, in words; withheld where they look like somebody's data."""
+    if columns and columns[0].lstrip().startswith("{"):
+        return "it looks like JSON, read as CSV; --format geojson says what it is"
     if any(_DATA.search(name) for name in columns):
         return "the first line looks like data, not names; put a line of column names before it"
     shown = ", ".join(name[:40] for name in columns[:40])
