@@ -28,9 +28,7 @@ def geoveil(*words: object) -> Result:
     return CliRunner().invoke(program, [str(word) for word in words])
 
 
-def written(
-    path: Path, mechanism: gv.PlanarGeometric, persons: list[str], reports: IntArray
-) -> Path:
+def written(path: Path, mechanism: gv.Channel, persons: list[str], reports: IntArray) -> Path:
     """A file of reports that carries its mechanism, as ``obfuscate --keep`` writes it."""
     text = [["cell", "person", "geoveil"]]
     text += [[str(cell), person, ""] for cell, person in zip(reports, persons, strict=True)]
@@ -170,3 +168,18 @@ def test_more_than_fits_is_refused_with_what_to_do(
     result = geoveil("estimate", file, "--joint", "person", "-o", tmp_path / "map.csv")
     assert result.exit_code == 2
     assert "must be at most 100; choose larger cells" in result.output
+
+
+def test_positions_in_a_cell_do_not_count_for_what_fits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wide = gv.elastic(
+        gv.Grid(rows=3, columns=3, cell_km=1.0), epsilon_per_km=2.0, between="positions"
+    )
+    assert len(wide.standing) > 1
+    monkeypatch.setattr("geoveil.table.reports.MOST_ENTRIES", 9 * 9)  # as many as there can be
+    who = [f"p{number // 2}" for number in range(40)]
+    reports = wide.sample(np.zeros(40, dtype=int), randomness=gv.seeded(1)) % 3
+    file = written(tmp_path / "a.csv", wide, who, reports)
+    result = geoveil("estimate", file, "--joint", "person", "-o", tmp_path / "map.csv")
+    assert result.exit_code == 0, result.output

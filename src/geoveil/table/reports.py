@@ -345,7 +345,7 @@ def count_by_slot(
 # --- Several reports of one person about one place, joined by person
 
 MOST_ENTRIES = 1 << 27
-"""Positions in a cell × cells × people with several reports: some ten seconds to multiply."""
+"""Cells × combinations of reports: a gibibyte, and some ten seconds for each position in a cell."""
 MOST_REPORTS = 64
 """Of one person."""
 _WHOLE = re.compile(r"^(\d+)\.0$")
@@ -423,12 +423,10 @@ def _tally(files: Sequence[PersonReports], way: Sequence[int], rows: list[list[i
         single: IntArray = np.array(rows, dtype=np.int64)[:, 0]
         return Tally(channels[0], np.bincount(single, minlength=channels[0].report_count))
     kinds = len(Counter(map(tuple, rows)))
-    positions = max(len(channel.standing) for channel in channels)
-    entries = positions * channels[0].space.size * kinds
-    if entries > MOST_ENTRIES:
+    cells = channels[0].space.size
+    if cells * kinds > MOST_ENTRIES:
         raise InvalidInput(
-            f"combinations of reports ({kinds:,}) × cells ({channels[0].space.size:,}) × positions in "
-            f"a cell ({positions}) must be at most {MOST_ENTRIES:,}; choose larger cells, or --between "
-            "cells when obfuscating"
+            f"combinations of reports ({kinds:,}) × cells ({cells:,}) must be at most {MOST_ENTRIES:,}; "
+            "choose larger cells"
         )
     return JointTally(channels, rows)
