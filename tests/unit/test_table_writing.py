@@ -8,6 +8,7 @@ import io
 import json
 import os
 import stat
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ import pytest
 from geoveil.document.canonical import canonical_bytes
 from geoveil.errors import InvalidFile, InvalidInput
 from geoveil.files import replaced_file
+from geoveil.table import streamed
 from geoveil.table.locations import LocationTable, Reading
 from geoveil.table.reader import open_table
 from geoveil.table.writer import check_target, create_table
@@ -111,6 +113,22 @@ def test_a_broken_document_is_said_and_a_column_of_that_name_is_left_alone(tmp_p
     with pytest.raises(InvalidInput, match="must leave that name"):
         write(tmp_path / "b.csv", [batch])
     assert not (tmp_path / "b.csv").exists()
+
+
+@pytest.mark.skipif(os.name == "nt", reason="signals and pipes are those of POSIX")
+def test_no_document_is_looked_for_in_a_pipe_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever opens one again waits for somebody who writes into it, for ever."""
+    write(tmp_path / "a.geojson", BATCHES[:1], None)
+    pipe = tmp_path / "b.geojson"
+    os.mkfifo(pipe)
+    data = (tmp_path / "a.geojson").read_bytes()
+    threading.Thread(target=pipe.write_bytes, args=(data,), daemon=True).start()
+    with open_table(str(pipe)) as reader:
+        monkeypatch.setattr(streamed, "Source", pytest.fail)
+        assert reader.metadata is None
+        assert sum(part.num_rows for part in reader.batches(["cell"])) == 2
 
 
 def test_csv_header_is_quoted_where_it_must_be(tmp_path: Path) -> None:

@@ -14,7 +14,6 @@ import numpy as np
 
 from geoveil.document.canonical import named_once
 from geoveil.errors import InvalidFile
-from geoveil.files import PIPE
 from geoveil.space.projection import check_degrees
 from geoveil.table import reader
 from geoveil.table.columns import arrow_numbers, arrow_texts
@@ -61,7 +60,7 @@ class GeoJSONReader(TableReader):
     def metadata(self) -> dict[str, Any] | None:
         """The document among the members read so far; of a file, also behind its features."""
         document = self._scanner.document
-        if document is None and self._document is None and self._source.path != PIPE:
+        if document is None and self._document is None and not reader.is_pipe(self._source.path):
             with Source(self._source.path) as again, unpacking(self.name):
                 scanner = FeatureScanner(again, self.name)
                 deque(scanner.features(), maxlen=0)
