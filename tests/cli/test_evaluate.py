@@ -18,8 +18,8 @@ from geoveil.table.results import read_result, write_result
 GRID = gv.Grid.from_box(south=48.83, west=2.28, north=48.85, east=2.32, cell_km=1.0)
 
 
-def evaluate(*arguments: Any) -> Result:
-    return CliRunner().invoke(program, ["evaluate", *map(str, arguments)])
+def evaluate(*arguments: Any, given: bytes = b"") -> Result:
+    return CliRunner().invoke(program, ["evaluate", *map(str, arguments)], input=given)
 
 
 def values(*arguments: Any) -> dict[str, Any]:
@@ -71,6 +71,11 @@ def test_the_truth_may_be_shares(folder: Path) -> None:
     found = values(folder / "estimate.geojson", "--truth", folder / "true-shares.csv")
     assert found["estimate"]["total_variation"] == pytest.approx(0.25)
     assert found["true_places"] is None
+    piped = evaluate(
+        folder / "estimate.geojson", "--truth", "-", "--json",
+        given=(folder / "true-shares.csv").read_bytes(),
+    )  # fmt: skip
+    assert json.loads(piped.stdout) == found
 
 
 def test_places_outside_go_to_the_nearest_cell_or_nowhere(folder: Path) -> None:

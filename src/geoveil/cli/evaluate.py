@@ -116,15 +116,16 @@ def _truth(
     """The true share of each cell: places that are counted, or a table of shares."""
     try:
         with reading.open(source) as reader:
-            if "share" not in reader.columns:
-                if reader.metadata is not None:
-                    raise InvalidFile(
-                        f"{source} must hold true places, or shares; it holds noisy reports"
-                    )
+            if "share" in reader.columns:
+                other = results.read_cells(reader)
+            elif reader.metadata is None:
                 return _counted(reader, reading, OutsideCount(outside), space, progress)
-    except streamed.PlainDocument:
-        pass  # an estimate of the service
-    other = results.read_result(source, format=reading.format, delimiter=reading.delimiter)
+            else:
+                raise InvalidFile(
+                    f"{source} must hold true places, or shares; it holds noisy reports"
+                )
+    except streamed.PlainDocument as document:  # an estimate of the service
+        other = results.result_of(document, source)
     if not _same_cells(other.space, space):
         raise InvalidInput(f"{source} must be about the same cells as the estimate")
     return TrueShares(other.share)
