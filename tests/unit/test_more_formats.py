@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import struct
 from pathlib import Path
 from typing import Any
@@ -18,18 +19,19 @@ from geoveil import errors
 from geoveil.cli.program import program
 from geoveil.errors import InvalidFile, InvalidInput, MissingExtra
 from geoveil.space.masked_grid import MaskedGrid
-from geoveil.table.amounts import read_districts, read_raster
+from geoveil.table.amounts import Districts, read_districts, read_raster
 from geoveil.table.columns import numbers
 from geoveil.table.reader import open_table
 from geoveil.table.results import read_result
+from geoveil.table.streamed import GeoJSONReader
 
 BOX = "48.82,2.28,48.89,2.41"
 PLACES = np.random.default_rng(1).normal([48.855, 2.345], [0.008, 0.012], size=(300, 2)).round(6)
 CANARY = "48.8512345"
 
 
-def run(*arguments: Any) -> Any:
-    return CliRunner().invoke(program, [*map(str, arguments)])
+def run(*arguments: Any, given: bytes = b"") -> Any:
+    return CliRunner().invoke(program, [*map(str, arguments)], input=given)
 
 
 def rows_of(path: Path) -> dict[str, Any]:
@@ -429,6 +431,12 @@ def districts(path: Path, *populations: Any, apart: float = 0.02) -> None:
     path.write_text(json.dumps({"type": "FeatureCollection", "features": features}))
 
 
+def opened_districts(path: Path) -> Districts:
+    with open_table(str(path)) as reader:
+        assert isinstance(reader, GeoJSONReader)
+        return read_districts(reader, "population")
+
+
 def square(west: float) -> list[list[float]]:
     corners = [(west, 48.84), (west + 0.02, 48.84), (west + 0.02, 48.86), (west, 48.86)]
     return [list(corner) for corner in [*corners, corners[0]]]
@@ -437,7 +445,7 @@ def square(west: float) -> list[list[float]]:
 def test_a_census_by_district_is_shared_out_by_area(tmp_path: Path) -> None:
     path = tmp_path / "census.geojson"
     districts(path, 1000, 3000)
-    found = read_districts(str(path), "population")
+    found = opened_districts(path)
     wide = gv.Grid.from_box(south=48.82, west=2.28, north=48.88, east=2.36, cell_km=0.5)
     people, lost = found.by_cell(wide)
     assert people.sum() == pytest.approx(4000, rel=1e-6)
@@ -453,6 +461,9 @@ def test_a_census_by_district_is_shared_out_by_area(tmp_path: Path) -> None:
     asked = ("--prior", path, "--column", "population", "--epsilon-per-km", 1, "-o", out)
     result = run("design", *asked, "--cell-km", 1)
     assert result.exit_code == 0, result.stderr
+    piped = ("--prior", "-", "--format", "geojson", *asked[2:-1], tmp_path / "piped.json")
+    assert run("design", *piped, "--cell-km", 1, given=path.read_bytes()).exit_code == 0
+    assert (tmp_path / "piped.json").read_bytes() == out.read_bytes()
     inner = gv.Grid.from_box(south=48.84, west=2.30, north=48.86, east=2.34, cell_km=0.5)
     mask = np.ones(inner.size, dtype=bool)
     mask[0] = False
@@ -482,13 +493,13 @@ def test_a_city_is_cut_out_of_a_country_that_fits_on_no_map(tmp_path: Path, name
 
 def test_districts_that_cannot_be_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "census.geojson"
-    for wrong in (None, -1, "many", True):
+    for wrong in (None, -1, "many", True, math.nan, 10**400):
         districts(path, 10, wrong)
         with pytest.raises(InvalidFile, match=r"feature 2 of .* at least 0 as 'population'"):
-            read_districts(str(path), "population")
+            opened_districts(path)
     districts(path, 10)
     with pytest.raises(InvalidFile, match="is none"):
-        read_districts(str(path), "population").by_cell(gv.Line(3))
+        opened_districts(path).by_cell(gv.Line(3))
     path.write_text(path.read_text().replace('"type": "Polygon"', '"type": "Point"'))
     with pytest.raises(InvalidFile, match=r"feature 1 of .*must be a Polygon"):
-        read_districts(str(path), "population")
+        opened_districts(path)

@@ -58,7 +58,7 @@ class PriorFile:
                 "--box is of no use here, nor is --within: the prior brings its own map"
             )
         if carried is None and isinstance(reader, streamed.GeoJSONReader) and reader.areas:
-            districts = read_districts(self.source, self.column or "share")
+            districts = read_districts(reader, self.column or "share")
             return self._by_area(districts, console, area, on)
         if "cell" not in columns:
             return self._located(reader, console, reading, area, on)

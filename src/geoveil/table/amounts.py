@@ -16,12 +16,11 @@ from typing import Any
 import numpy as np
 
 from geoveil.arrays import FloatArray, IntArray
-from geoveil.document.canonical import strict_json
 from geoveil.errors import InvalidFile, InvalidInput, require
 from geoveil.space import Box, Grid, MapSpace, MaskedGrid, Space
 from geoveil.space.outline import Outline, box_around, read_outlines
 from geoveil.space.projection import check_degrees, wrapped
-from geoveil.table.reader import Source, unpacking
+from geoveil.table.streamed import GeoJSONReader
 
 _ENDINGS = (".asc", ".tif", ".tiff")
 _MOST_PIXELS = 10**8
@@ -282,24 +281,16 @@ class Districts:
         return cells, _lost(cells, self.amounts, 1e-6)
 
 
-def read_districts(path: str, column: str) -> Districts:
-    """The districts of a GeoJSON file with the amounts in a property of theirs."""
-    with Source(path) as source, unpacking(source.name):
-        data = source.read()
-    try:
-        document = strict_json(data)
-        features = list(document["features"])
-    except (ValueError, RecursionError, KeyError, TypeError):
-        raise InvalidFile(f"{path} must be a FeatureCollection in UTF-8") from None
-    check_degrees(document.get("crs"), path)
+def read_districts(reader: GeoJSONReader, column: str) -> Districts:
+    """The districts of an open GeoJSON file with the amounts in a property of theirs."""
     areas, amounts = [], []
-    for number, feature in enumerate(features, start=1):
-        amounts.append(_amount(feature, column, f"feature {number} of {path}"))
+    for number, feature in enumerate(reader.features(), start=1):
+        amounts.append(_amount(feature, column, f"feature {number} of {reader.name}"))
         try:
             areas.append(tuple(read_outlines(feature)))
         except InvalidInput as problem:
-            raise InvalidFile(f"feature {number} of {path}: {problem}") from None
-    return Districts(tuple(areas), np.array(amounts), path)
+            raise InvalidFile(f"feature {number} of {reader.name}: {problem}") from None
+    return Districts(tuple(areas), np.array(amounts), reader.name)
 
 
 def _amount(feature: Any, column: str, which: str) -> float:
@@ -309,7 +300,7 @@ def _amount(feature: Any, column: str, which: str) -> float:
         if isinstance(value, bool):
             raise TypeError
         amount = float(value)  # type: ignore[arg-type]
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         amount = np.nan
     if not (np.isfinite(amount) and amount >= 0):
         raise InvalidFile(f"{which} must have a number of at least 0 as {column!r}")

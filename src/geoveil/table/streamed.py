@@ -88,6 +88,12 @@ class GeoJSONReader(TableReader):
                 yield pa.RecordBatch.from_arrays([arrays[name] for name in columns], names=columns)
         self._check_degrees(columns)
 
+    def features(self) -> Iterator[Any]:
+        """The features that were not read yet, as they stand there."""
+        with unpacking(self.name):
+            yield from self._features
+        self._check_degrees(self.coordinates)
+
     def shape_of(self, row: int) -> str | None:
         try:
             kind = self._batch[row]["geometry"]["type"]
