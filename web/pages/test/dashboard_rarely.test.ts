@@ -28,6 +28,7 @@ test("a link that is no text leads to words, not to an empty page", async () => 
       await page.evaluate(() => (location.hash = "#/?campaign=none&simulated=A"));
       await page.reload();
       await page.getByText("The service refused: there is no campaign 'none'").waitFor();
+      await page.getByRole("heading", { name: "none", level: 1 }).waitFor();
     }
     await close();
   }
@@ -57,6 +58,18 @@ test("a certificate whose program does not arrive does not load for ever", async
   await page.route("**/assets/worker-*.js", (route) => route.abort());
   await page.goto(`${service.url}/certificate/${id}`);
   await page.getByText("The service does not answer").waitFor();
+  expect(await page.locator(".notice-good").count()).toBe(0);
+  await close();
+});
+
+test("the certificate of another campaign is none", async () => {
+  const [id, other] = [await service.campaign(), await service.campaign()];
+  const { page, close } = await openTab(browser, "about:blank");
+  await page.route(`**/api/campaigns/${id}/mechanism`, async (route) => {
+    await route.fulfill({ response: await route.fetch({ url: `${service.url}/api/campaigns/${other}/mechanism` }) });
+  });
+  await page.goto(`${service.url}/certificate/${id}`);
+  await page.getByText("Every device refuses this mechanism: campaign").waitFor();
   expect(await page.locator(".notice-good").count()).toBe(0);
   await close();
 });
@@ -190,6 +203,7 @@ test("without a map it says why there is none, and promises none that cannot com
   expect(await words(ended)).toBe(none);
   const { page, complaints, close } = await operator(browser, service, ended);
   await page.getByText(none).waitFor();
+  expect(await page.locator(".badge-live").count()).toBe(0);
   await expect.poll(() => page.locator(".timeline li").innerText()).toContain("never released");
   expect(await page.locator(".timeline li").innerText()).not.toMatch(/^open$/m);
   expect(complaints).toEqual([]);

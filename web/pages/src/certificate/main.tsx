@@ -49,7 +49,7 @@ function Certificate() {
       })
       .then((body) => {
         setPublished(true);
-        worker.postMessage(body);
+        worker.postMessage({ campaign: CAMPAIGN, body });
       })
       .catch((error: unknown) => setWords(WHY[error instanceof Refusal ? error.status : 0] ?? say.unreachable));
     return () => worker.terminate();

@@ -23,15 +23,22 @@ export type Message =
 
 const tell = (message: Message): void => postMessage(message);
 
-addEventListener("message", (event: MessageEvent<Uint8Array>) => {
+/** What the service gave as the mechanism of the campaign in the page's address. */
+interface Question {
+  readonly campaign: string;
+  readonly body: Uint8Array;
+}
+
+addEventListener("message", (event: MessageEvent<Question>) => {
   void check(event.data).catch((error: unknown) =>
     tell({ kind: "refused", reason: error instanceof RefusedDocument ? error.reason : String(error) }),
   );
 });
 
-async function check(body: Uint8Array): Promise<void> {
+async function check({ campaign, body }: Question): Promise<void> {
   const levels = await MechanismDocument.readLevels(body);
   const weakest = levels[levels.length - 1]!;
+  if (weakest.campaign !== campaign) throw new RefusedDocument("campaign");
   const { id, round, expiresS, promise, trips, law } = weakest;
   const [cost, cells, listed] = [costOf(weakest), law.centres.east.length, law.centres.lattice === undefined];
   tell({ kind: "facts", facts: { id, round, expiresS, promise, trips, cost, cells, listed } });

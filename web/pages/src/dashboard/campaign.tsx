@@ -104,6 +104,7 @@ export function CampaignView({ id, onDenied }: { id: string; onDenied: () => voi
       <p>
         <a href="#/">← {say.back}</a>
       </p>
+      {!state && <h1>{id}</h1>}
       {problem && (
         <p class="notice notice-warm" role="alert">
           {problem}
@@ -164,9 +165,11 @@ function Head({ state, live }: { state: State; live: boolean }) {
         <span class="row">
           <span class={`badge badge-${state.state}`}>{say.states[state.state] ?? state.state}</span>
           {state.published && <span class="badge">{say.published}</span>}
-          <span class={`badge ${live ? "badge-live" : "badge-paused"}`} role="status">
-            {live ? say.live : say.notLive}
-          </span>
+          {state.state !== "ended" && (
+            <span class={`badge ${live ? "badge-live" : "badge-paused"}`} role="status">
+              {live ? say.live : say.notLive}
+            </span>
+          )}
         </span>
       </div>
       <dl class="figures numbers">
