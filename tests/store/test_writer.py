@@ -148,6 +148,20 @@ def test_a_wrong_report_fails_alone(store: GatedStore) -> None:
     assert totals(store) == [6]
 
 
+def test_a_faulty_submission_among_many_costs_few_commits(store: GatedStore) -> None:
+    with Writer(store) as writer:
+        first = writer.hand_in([upload(0)])
+        assert store.begun.acquire(timeout=PATIENCE_S)
+        futures = [writer.hand_in([upload(n)]) for n in range(1, 64)]
+        wrong = writer.hand_in([upload(64)._replace(cell=64)])
+        open_gate(store)
+        assert [future.result(PATIENCE_S) for future in (first, *futures)] == [[True]] * 64
+        with pytest.raises(InvalidInput):
+            wrong.result(PATIENCE_S)
+    assert totals(store) == [64]
+    assert store.commits == [1, 64, 32, 32, 16, 16, 8, 8, 4, 4, 2, 2, 1, 1]
+
+
 def test_a_cancelled_future_disturbs_nobody(store: GatedStore) -> None:
     with Writer(store) as writer:
         writer.hand_in([upload(0)])

@@ -97,14 +97,16 @@ class GroupWriter:
             return batch
 
     def _commit(self, batch: list[_Submission]) -> list[Answer]:
-        """One answer a submission. A faulty one must not fail the others: then each goes alone."""
+        """One answer a submission. A faulty one must not fail the others, nor cost a commit for each of them:
+        then each half goes alone."""
         uploads = [upload for submission in batch for upload in submission.uploads]
         try:
             new = self._store.add(uploads)
         except InvalidInput as error:
             if len(batch) == 1:
                 return [error]
-            return [answer for submission in batch for answer in self._commit([submission])]
+            half = len(batch) // 2
+            return [*self._commit(batch[:half]), *self._commit(batch[half:])]
         except GeoveilError as error:
             return [error] * len(batch)
         except Exception as error:
