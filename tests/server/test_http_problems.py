@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import httpx
@@ -32,6 +32,19 @@ def assert_problem(answer: httpx.Response, name: str) -> None:
     assert body["detail"]
     assert ("retry-after" in answer.headers) == (PROBLEMS[name].retry_after_s is not None)
     assert answer.headers["x-content-type-options"] == "nosniff"
+
+
+@pytest.fixture(scope="module")
+def untouched() -> Iterator[InProcess]:
+    """An application with the campaign ``lyon``, for all that is refused: nothing of it changes anything."""
+    made = InProcess(requests_per_minute=100_000)
+    try:
+        made.campaign()
+        before = made.get("/api/campaigns", operator=True).content
+        yield made
+        assert made.get("/api/campaigns", operator=True).content == before
+    finally:
+        made.close()
 
 
 @pytest.mark.parametrize(
@@ -72,8 +85,8 @@ def assert_problem(answer: httpx.Response, name: str) -> None:
         ("GET", "/api/campaigns/lyon/estimate?round=9", "unknown-round"),
     ],
 )
-def test_addresses(service: InProcess, method: str, path: str, name: str) -> None:
-    assert_problem(service.request(method, path), name)
+def test_addresses(untouched: InProcess, method: str, path: str, name: str) -> None:
+    assert_problem(untouched.request(method, path), name)
 
 
 def test_an_operation_without_a_handler_is_not_a_fault(service: InProcess) -> None:
@@ -83,8 +96,8 @@ def test_an_operation_without_a_handler_is_not_a_fault(service: InProcess) -> No
     assert answer.status_code == 404
 
 
-def test_the_methods_that_are_allowed_are_named(service: InProcess) -> None:
-    allowed = service.request("DELETE", "/api/campaigns").headers["allow"]
+def test_the_methods_that_are_allowed_are_named(untouched: InProcess) -> None:
+    allowed = untouched.request("DELETE", "/api/campaigns").headers["allow"]
     assert set(allowed.split(", ")) == {"GET", "HEAD", "POST"}
 
 
@@ -96,16 +109,16 @@ def test_the_methods_that_are_allowed_are_named(service: InProcess) -> None:
     [("GET", "/api/campaigns"), ("POST", "/api/campaigns"), ("POST", "/api/campaigns/lyon/rounds")],
 )
 def test_operators_only(
-    service: InProcess, method: str, path: str, authorization: str | None
+    untouched: InProcess, method: str, path: str, authorization: str | None
 ) -> None:
     headers = {} if authorization is None else {"authorization": authorization}
-    answer = service.request(method, path, headers=headers, json=LYON)
+    answer = untouched.request(method, path, headers=headers, json=LYON)
     assert_problem(answer, "unauthorised")
     assert answer.headers["www-authenticate"].startswith("Bearer")
 
 
-def test_not_acceptable(service: InProcess) -> None:
-    answer = service.get("/api/campaigns/lyon/estimate", headers={"accept": "image/png"})
+def test_not_acceptable(untouched: InProcess) -> None:
+    answer = untouched.get("/api/campaigns/lyon/estimate", headers={"accept": "image/png"})
     assert_problem(answer, "not-acceptable")
     assert "text/csv" in answer.json()["detail"]
 
@@ -141,8 +154,8 @@ BOMBS: list[Any] = [
 
 
 @pytest.mark.parametrize("body", BOMBS, ids=lambda body: repr(body[:24]))
-def test_bodies_that_are_no_reports(service: InProcess, body: bytes) -> None:
-    assert_problem(service.post(REPORTS, content=body), "malformed-body")
+def test_bodies_that_are_no_reports(untouched: InProcess, body: bytes) -> None:
+    assert_problem(untouched.post(REPORTS, content=body), "malformed-body")
 
 
 @pytest.mark.parametrize(
@@ -150,8 +163,8 @@ def test_bodies_that_are_no_reports(service: InProcess, body: bytes) -> None:
     [body for body in BOMBS if b"reports" not in body[:12]],
     ids=lambda body: repr(body[:24]),
 )
-def test_bodies_that_are_no_campaigns(service: InProcess, body: bytes) -> None:
-    assert_problem(service.post("/api/campaigns", content=body, operator=True), "malformed-body")
+def test_bodies_that_are_no_campaigns(untouched: InProcess, body: bytes) -> None:
+    assert_problem(untouched.post("/api/campaigns", content=body, operator=True), "malformed-body")
 
 
 @pytest.mark.parametrize(
@@ -176,9 +189,9 @@ def test_bodies_that_are_no_campaigns(service: InProcess, body: bytes) -> None:
     ],
 )
 def test_unknown_words_are_answered_with_those_there_are(
-    service: InProcess, path: str, body: Any, said: str
+    untouched: InProcess, path: str, body: Any, said: str
 ) -> None:
-    answer = service.request(*path.split(), json=body, operator=True)
+    answer = untouched.request(*path.split(), json=body, operator=True)
     assert_problem(answer, "malformed-body")
     assert said in answer.json()["detail"]
     assert ("one of" in said) is ("one of" in answer.json()["detail"])
@@ -203,24 +216,24 @@ def test_unknown_words_are_answered_with_those_there_are(
     ],
     ids=str,
 )
-def test_campaigns_that_cannot_be(service: InProcess, changes: dict[str, Any]) -> None:
-    answer = service.post("/api/campaigns", json=LYON | {"id": "other"} | changes, operator=True)
+def test_campaigns_that_cannot_be(untouched: InProcess, changes: dict[str, Any]) -> None:
+    answer = untouched.post("/api/campaigns", json=LYON | {"id": "other"} | changes, operator=True)
     assert_problem(answer, "invalid-campaign")
 
 
-def test_a_campaign_that_exists(service: InProcess) -> None:
-    answer = service.post("/api/campaigns", json=LYON, operator=True)
+def test_a_campaign_that_exists(untouched: InProcess) -> None:
+    answer = untouched.post("/api/campaigns", json=LYON, operator=True)
     assert_problem(answer, "campaign-exists")
 
 
-def test_a_round_that_is_too_small(service: InProcess) -> None:
-    answer = service.post("/api/campaigns/lyon/rounds", operator=True)
+def test_a_round_that_is_too_small(untouched: InProcess) -> None:
+    answer = untouched.post("/api/campaigns/lyon/rounds", operator=True)
     assert_problem(answer, "round-too-small")
 
 
 @pytest.mark.parametrize("path", [REPORTS, "/api/campaigns"])
-def test_bodies_that_are_too_long(service: InProcess, path: str) -> None:
-    answer = service.post(path, content=b" " * 262_145, operator=True)
+def test_bodies_that_are_too_long(untouched: InProcess, path: str) -> None:
+    answer = untouched.post(path, content=b" " * 262_145, operator=True)
     assert_problem(answer, "body-too-large")
     assert answer.headers["connection"] == "close"
 
@@ -235,8 +248,8 @@ def test_bodies_that_are_too_long(service: InProcess, path: str) -> None:
     ],
     ids=str,
 )
-def test_bodies_of_other_kinds(service: InProcess, path: str, headers: dict[str, str]) -> None:
-    answer = service.post(path, content=b"{}", headers=headers, operator=True)
+def test_bodies_of_other_kinds(untouched: InProcess, path: str, headers: dict[str, str]) -> None:
+    answer = untouched.post(path, content=b"{}", headers=headers, operator=True)
     assert_problem(answer, "unsupported-media-type")
 
 
