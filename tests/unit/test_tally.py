@@ -194,13 +194,13 @@ def test_joint_columns_take_no_memory_for_positions_in_a_cell() -> None:
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     columns = tally.operator.matrix()
-    assert len(wide.standing) > 3
+    assert len(wide.standing[0]) > 3
     assert len(tally.combinations) > 3000
     assert peak < 3 * columns.nbytes
     some = slice(0, None, 100)
     apart = sum(
         share
         * np.prod([wide.columns_from(inside, part) for part in tally.combinations[some].T], axis=0)
-        for inside, share in wide.standing
+        for inside, share in zip(*wide.standing, strict=True)
     )
     assert columns[:, some] == pytest.approx(apart / apart.max(axis=0), rel=1e-9)

@@ -153,11 +153,11 @@ class Channel(Promising, Shown, Operator):
         return Excerpt(laws, lambda reports: reports, (), self.report_count)
 
     def _law_all_over(self, cell: int) -> FloatArray:
-        places = np.array([inside for inside, _ in self.standing])
+        places, _ = self.standing
         if len(places) > 1:
-            line, _ = positions_on_a_side(2)
+            line, shares = positions_on_a_side(2)
             even = ((np.arange(_PARTS)[:, None] + 0.5 + line) / _PARTS).ravel()
-            uniform = np.stack(np.meshgrid(even, even), axis=-1).reshape(-1, 2)
+            uniform, _ = over_cell(even, np.tile(shares / _PARTS, _PARTS))
             places = self.somewhere(np.full(len(uniform), cell), uniform)
         law, width = np.zeros(self.report_count), max(1, _AT_ONCE // self.report_count)
         for start in range(0, len(places), width):
@@ -178,18 +178,13 @@ class Channel(Promising, Shown, Operator):
     """A cell has so many positions a side where the law depends on the position in it."""
 
     @property
-    def standing(self) -> list[tuple[FloatArray, float]]:
-        """Where in their cells people stand, (east, north) in cells, with shares: one is the middle."""
-        line, shares = positions_on_a_side(self.positions_across)
-        return [
-            (np.array((east, north)), float(of_column * of_row))
-            for north, of_row in zip(line, shares, strict=True)
-            for east, of_column in zip(line, shares, strict=True)
-        ]
+    def standing(self) -> tuple[FloatArray, FloatArray]:
+        """(k, 2) and (k,): where in their cells people stand, in cells, with shares: one is the middle."""
+        return over_cell(*positions_on_a_side(self.positions_across))
 
     @property
     def all_over(self) -> tuple[FloatArray, FloatArray]:
-        """(k, 2) and (k,): positions that distances are averaged over, in cells, and shares."""
+        """The same of the positions that distances are averaged over."""
         return np.zeros((1, 2)), np.ones(1)
 
     @property
@@ -334,6 +329,12 @@ def positions_on_a_side(across: int) -> tuple[FloatArray, FloatArray]:
     """
     places, shares = np.polynomial.legendre.leggauss(across)
     return places / 2.0, shares / 2.0
+
+
+def over_cell(line: FloatArray, shares: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """(k², 2) and (k²,): east and north, the former fastest, from k places along a side and their shares."""
+    inside = np.stack(np.meshgrid(line, line), axis=-1).reshape(-1, 2)
+    return inside, np.outer(shares, shares).ravel()
 
 
 def people_by_cell(cells: IntArray) -> Iterator[tuple[int, IntArray]]:

@@ -234,7 +234,7 @@ class AverageChannel(ByParts, ManyChannels):
         return self._mean(channel.laws_from(cell, inside) for channel in self.channels)
 
     def _sample(self, cells: IntArray, randomness: Randomness) -> IntArray:
-        if len(self.standing) == 1:
+        if self.standing[1].size == 1:
             return Channel._sample(self, cells, randomness)
         return super()._sample(cells, randomness)
 

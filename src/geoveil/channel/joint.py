@@ -61,7 +61,7 @@ class ManyChannels(Channel):
 
     @property
     def _most_spread(self) -> Channel:
-        return max(self.channels, key=lambda channel: len(channel.standing))
+        return max(self.channels, key=lambda channel: channel.standing[1].size)
 
     @property
     def loss_across_cell(self) -> float:  # type: ignore[override]
@@ -73,7 +73,7 @@ class ManyChannels(Channel):
         return max(channel.positions_across for channel in self.channels)
 
     @property
-    def standing(self) -> list[tuple[FloatArray, float]]:
+    def standing(self) -> tuple[FloatArray, FloatArray]:
         return self._most_spread.standing
 
     @property
@@ -89,7 +89,7 @@ class ManyChannels(Channel):
 
     def _sample(self, cells: IntArray, randomness: Randomness) -> IntArray:
         inside = np.zeros((cells.size, 2))
-        if len(self.standing) > 1:  # where somebody stands, once for all channels
+        if self.standing[1].size > 1:  # where somebody stands, once for all channels
             inside = self.somewhere(cells, randomness.uniform(2 * cells.size).reshape(-1, 2))
         return self._sample_from(cells, inside, randomness)
 
@@ -184,7 +184,7 @@ class JointChannel(ByParts, DenseOperator, ManyChannels):
                 f"{_MOST_ENTRIES}; use their tally, which needs only those seen"
             )
         every, total = np.arange(self.report_count), np.zeros((self.space.size, self.report_count))
-        for inside, share in self.standing:
+        for inside, share in zip(*self.standing, strict=True):
             total += share * self.columns_from(inside, every)
         return total
 
@@ -358,7 +358,7 @@ def _scaled_products(joint: JointChannel, combinations: IntArray) -> tuple[Float
     columns = np.zeros((joint.space.size, len(combinations)))
     largest = np.full(len(combinations), -np.inf)
     step = max(1, _TOGETHER // joint.space.size)
-    for inside, share in joint.standing:
+    for inside, share in zip(*joint.standing, strict=True):
         parts = [channel.columns_from(inside, reports).T for channel, reports in seen]
         with np.errstate(divide="ignore"):
             logs = np.log(np.maximum(np.concatenate(parts), 0.0))

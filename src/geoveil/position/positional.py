@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from geoveil.arrays import FloatArray, IntArray, count, positive, without_gaps
 from geoveil.channel.backend import Array
-from geoveil.channel.channel import PrivacyLoss, positions_on_a_side
+from geoveil.channel.channel import PrivacyLoss, over_cell, positions_on_a_side
 from geoveil.channel.guarantee import BetweenPositions, Guarantee
 from geoveil.errors import InvalidInput, Unsupported
 from geoveil.mechanism.mechanism import Mechanism
@@ -205,10 +205,10 @@ class PositionalElastic(Mechanism):
         return 2 if self.loss_across_cell <= 1.0 + 1e-9 else 3
 
     @property
-    def standing(self) -> list[tuple[FloatArray, float]]:
+    def standing(self) -> tuple[FloatArray, FloatArray]:
         if isinstance(self.space, Points):
             around = self.space.standing
-            return [(inside, 1.0 / len(around)) for inside in around]
+            return around, np.full(len(around), 1.0 / len(around))
         return super().standing
 
     @cached_property
@@ -337,9 +337,7 @@ class PositionalElastic(Mechanism):
             return self.space.all_over
         line, shares = positions_on_a_side(2)
         sides = np.concatenate((line - 0.5, line + 0.5)) / 2.0
-        of_side = np.tile(shares, 2) / 2.0
-        inside = np.stack(np.meshgrid(sides, sides), axis=-1).reshape(-1, 2)
-        return inside, np.outer(of_side, of_side).ravel()
+        return over_cell(sides, np.tile(shares, 2) / 2.0)
 
     @property
     def leverage(self) -> float:

@@ -143,7 +143,7 @@ class Spots:
 
         Quarters of square cells; others have the places at which their law is averaged.
         """
-        space, standing = channel.space, np.array([inside for inside, _ in channel.standing])
+        space, (standing, _) = channel.space, channel.standing
         if isinstance(space, AnyGrid) and len(standing) > 1:
             line = (np.arange(_ACROSS) + 0.5) / _ACROSS - 0.5
             standing = np.stack(np.meshgrid(line, line), axis=-1).reshape(-1, 2)
@@ -288,7 +288,7 @@ def _beside(channel: Channel) -> tuple[FloatArray, scipy.sparse.csr_array]:
     chosen = np.argpartition(-there, number - 1, axis=1)[:, :number] if number else there[:, :0]
     places = chosen.astype(np.int64).ravel(), np.repeat(reports, number)
     beside = scipy.sparse.csr_array((np.ones(chosen.size), places), shape=there.shape)
-    line = np.linspace(-0.5, 0.5, _INSIDE) if len(channel.standing) > 1 else np.zeros(1)
+    line = np.linspace(-0.5, 0.5, _INSIDE) if channel.standing[1].size > 1 else np.zeros(1)
     ratio = np.zeros(reports.size)
     for east in line:
         for north in line:
