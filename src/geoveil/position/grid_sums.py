@@ -28,7 +28,7 @@ _TOGETHER, _WINDOWS = 1 << 14, 1 << 21
 are made together: a tenth quicker than with four times as many."""
 
 
-class PlacesInCells(NamedTuple):
+class InCells(NamedTuple):
     """Places on a grid, with those at the same place of their cells known as such."""
 
     inner: FloatArray
@@ -110,7 +110,7 @@ class WindowSums:
             padded, (2 * self.up + 1, 2 * self.across + 1)
         )
 
-    def at(self, places: PlacesInCells, rho: float) -> tuple[FloatArray, FloatArray]:
+    def at(self, places: InCells, rho: float) -> tuple[FloatArray, FloatArray]:
         """(11, k), (k,): of :meth:`RoundedCone.expansion`, and of f beyond the window, at most.
 
         Those at one place of their cells share the values of the kernel.

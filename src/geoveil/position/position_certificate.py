@@ -20,7 +20,7 @@ from geoveil.arrays import BoolArray, FloatArray, IntArray
 from geoveil.errors import InvalidInput
 from geoveil.position.centres import Centres, Lattice
 from geoveil.position.cone import RoundedCone
-from geoveil.position.grid_sums import PlacesInCells, WholeSums, WindowSums, window_cells
+from geoveil.position.grid_sums import InCells, WholeSums, WindowSums, window_cells
 from geoveil.position.steepest import Mean, Steepest, length, longest, norm, norm_of_third
 
 _TOLERANCE = 0.004
@@ -304,7 +304,7 @@ class Law:
         mean = self._expanded(sums / sums[0], rho, np.zeros(which.size))
         return mean._replace(rest=mean.rest + noise / sums[0])
 
-    def _in_cells(self, squares: _Squares, lattice: Lattice) -> PlacesInCells:
+    def _in_cells(self, squares: _Squares, lattice: Lattice) -> InCells:
         """Where their centres q lie."""
         at = np.array(self.centres.low) / lattice.step + (squares.part + 0.5) / squares.parts * (
             self._sides_km / self.side_km
@@ -314,7 +314,7 @@ class Law:
             squares.part @ (squares.parts, 1), return_index=True, return_inverse=True
         )
         column, row = (squares.node + shift + lattice.rim).T
-        return PlacesInCells((at - shift)[first], which, column, row)
+        return InCells((at - shift)[first], which, column, row)
 
     def _mean_of(self, places: FloatArray, rho: float) -> Mean:
         """From all centres."""
