@@ -423,9 +423,8 @@ def _whole(name: str, value: Any, least: int, most: int) -> int:
 
 
 def _number(name: str, value: Any) -> float:
-    _require(
-        type(value) in (int, float) and 0 < value < 1e9, name, f"{name} is not a number above 0"
-    )
+    number = type(value) in (int, float) and 0 < value < 1e9
+    _require(number, name, f"{name} is not a number above 0")
     return float(value)
 
 

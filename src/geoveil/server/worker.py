@@ -312,6 +312,7 @@ class Worker:
         self._quick = _Lane("geoveil-worker", estimator or Estimator(), QUICK_S)
         self._patient = _Lane("geoveil-patient-worker", patient or Estimator(), LIMIT_S)
         self._large = _Lane("geoveil-large-worker", large or Estimator(), LARGE_LIMIT_S)
+        self._lanes = self._quick, self._patient, self._large
         self._slow: dict[str, _Lane] = {}
         """Campaigns whose last work took long → where the next of it begins."""
         self._attempts: dict[tuple[str, int], _Attempts] = {}
@@ -327,10 +328,6 @@ class Worker:
     def pid(self) -> int | None:
         """The number of the process that estimates; ``None`` before the first closing."""
         return next((lane.estimator.pid for lane in self._lanes if lane.estimator.pid), None)
-
-    @property
-    def _lanes(self) -> tuple[_Lane, ...]:
-        return self._quick, self._patient, self._large
 
     def start(self) -> None:
         """Begin to work; a process is started with its first closing."""
