@@ -390,6 +390,26 @@ def test_nothing_is_known_of_staying_where_cells_are_not_told_apart() -> None:
     assert flows.stay_interval() == (0.0, 1.0)
 
 
+def test_nothing_is_known_of_districts_that_no_report_tells_apart() -> None:
+    """Cells 0 and 1 look alike, and 2 and 3; districts that part them are unknown, others are not."""
+    alike = gv.DenseChannel(gv.Line(4), np.repeat([[0.9, 0.1], [0.1, 0.9]], 2, axis=0))
+    trips = gv.Trips(alike)
+    tally = trips.tally([0, 0, 1] * 50, [0, 1, 1] * 50)
+    flows = trips.fit(tally, stop=gv.Steps(2), replicates=5)
+    low, high = flows.between([0, 0, 1, 2]).interval()
+    unknown = np.ones((3, 3), dtype=bool)
+    unknown[0, 0] = False
+    assert (low[unknown] == 0).all()
+    assert (high[unknown] == 1).all()
+    assert 0 < low[0, 0] < high[0, 0] < 1
+    low, high = flows.between([0, 0, 1, 1]).interval()
+    assert (high - low < 0.5).all()
+    errors = flows.between([0, 0, 1, -1]).errors
+    assert np.isinf(errors.standard_error()).tolist() == [False, True, True, True, True]
+    errors = flows.between([0, 0, -1, -1]).errors
+    assert np.isfinite(errors.standard_error()).all()
+
+
 def test_flows_between_districts_and_their_intervals(flows: Flows) -> None:
     districts = np.repeat([0, 1, 2, -1], 4)
     made = flows.between(districts)

@@ -328,10 +328,14 @@ class DrawnErrors(ErrorBars):
     """
 
     draws: FloatArray
+    lost: FloatArray | None = None
+    """(cells, k): directions the data say nothing about, where there are some."""
 
     def standard_error(self, combinations: FloatArray | None = None) -> FloatArray:
         spread = np.sqrt(np.square(combined(self.draws.T, combinations)).mean(axis=-1))
         errors = np.maximum(spread, self._poll_error(combinations))
+        if self.lost is not None:
+            errors[_unknown(self.lost, combinations)] = np.inf
         return np.where(self._certain(combinations), 0.0, errors)
 
     def _crowd_error(self, crowds: scipy.sparse.csr_array) -> FloatArray:
@@ -341,7 +345,8 @@ class DrawnErrors(ErrorBars):
         return float(scipy.special.stdtrit(len(self.draws), 0.5 + level / 2))
 
     def _summed(self, groups: IntArray, sums: Sums) -> dict[str, Any]:
-        return {"draws": sums(self.draws)}
+        lost = None if self.lost is None else sums(self.lost.T).T
+        return {"draws": sums(self.draws), "lost": lost}
 
 
 @dataclass(frozen=True, eq=False)

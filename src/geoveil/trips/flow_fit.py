@@ -17,6 +17,7 @@ from geoveil.errors import InvalidInput, TooLarge
 from geoveil.estimate import CertifiedWithin, CrossValidated, Progress, Steps, Stop, StoppingRule
 from geoveil.estimate.bars import LOST
 from geoveil.estimate.em import ActiveSetNewton, maximise
+from geoveil.estimate.identifiability import lost_directions
 from geoveil.estimate.objective import Objective, em_point
 from geoveil.estimate.stopping import ChosenSteps, Meter, check_stop
 from geoveil.trips.flows import Flows
@@ -152,7 +153,12 @@ def fitted_flows(
         model=start.weights,
         find_replicates=partial(_replicates, spots, tally, plan, replicates, seed),
         find_stay_bounds=partial(stay_bounds, spots, tally),
+        find_lost=partial(_lost, mechanism),
     )
+
+
+def _lost(mechanism: Channel) -> FloatArray:
+    return lost_directions(mechanism.matrix())
 
 
 def _marginal(spots: Spots, counts: IntArray, stop: Stop) -> tuple[FloatArray, int]:

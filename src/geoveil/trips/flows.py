@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from geoveil.arrays import FloatArray, IntArray, ReadOnly, count, frozen, part
 from geoveil.errors import InvalidInput, number_of
-from geoveil.estimate.bars import DrawnErrors, Ends, ErrorBars
+from geoveil.estimate.bars import LOST, DrawnErrors, Ends, ErrorBars
 from geoveil.estimate.regions import named_members
 from geoveil.space.masked_grid import AnyGrid, grid_beneath
 from geoveil.space.space import Space
@@ -47,6 +47,8 @@ class Flows(ReadOnly):
     find_replicates: Callable[[], FloatArray]
     """(k, cells, cells): how far estimates of drawn trips lie from the flows that these were drawn from."""
     find_stay_bounds: Callable[[FloatArray], FloatArray]
+    find_lost: Callable[[], FloatArray]
+    """(cells, k): changes of where an end is that no report shows."""
 
     def __post_init__(self) -> None:
         self.matrix, self.model = frozen(np.array(self.matrix)), frozen(np.array(self.model))
@@ -178,6 +180,10 @@ class DistrictFlows:
         if (self.members.sum(axis=1) < 1.0 - _WHOLE).any():
             shares = np.append(shares, self.elsewhere_share)
             errors = np.column_stack((errors, -errors.sum(axis=1)))
+        # A share is known where both of its ends are.
+        sides = np.column_stack((self.members, self.members.sum(axis=1))).T
+        *known, inside = np.abs(sides @ self.flows.find_lost()).max(axis=1, initial=0.0) <= LOST
+        unknown = np.append(~np.outer(known, known), not inside)[: shares.size]
         # The bias is known only as far as the flows drawn from resemble the true ones: it widens the bars.
         return DrawnErrors(
             method=f"parametric bootstrap of the whole estimate from roughened flows, {len(errors)} "
@@ -186,6 +192,7 @@ class DistrictFlows:
             centre=shares - errors.mean(axis=0),
             people=self.flows.total,
             draws=errors,
+            lost=np.eye(unknown.size)[:, unknown] if unknown.any() else None,
         )
 
     @property
