@@ -400,11 +400,12 @@ def test_a_rule_has_its_own_settings(option):
 
 
 @pytest.mark.parametrize(
-    ("promises", "fakes", "cell"), [([4.0], 40, 14), ([4.0], 500, 4), ([2.0, 4.0, 6.0], 500, 4)]
+    ("promises", "fakes", "cell", "rounds"),
+    [([4.0], 40, 14, 2), ([4.0], 500, 4, 2), ([2.0, 4.0, 6.0], 500, 4, 1)],
 )
-def test_a_guarded_round_of_nothing_but_fakes_closes(promises, fakes, cell):
+def test_a_guarded_round_of_nothing_but_fakes_closes(promises, fakes, cell, rounds):
     campaign = gv.Campaign(GRID, promises_per_km=promises, guarded=True, minimum_reports=20)
-    for _ in range(2):
+    for _ in range(rounds):
         for mechanism in campaign.mechanisms.values():
             campaign.receive(mechanism.tally(np.full(fakes, cell)))
         assert campaign.close_round() is not None
