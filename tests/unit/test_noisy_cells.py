@@ -130,13 +130,13 @@ WIDE = "stand evenly in cells that are wide for the noise"
 )
 def test_error_bars_say_where_cells_are_wide_against_the_noise(noise: Noise) -> None:
     """Nobody's place in the cell is known, and in wide cells the noisy point depends on it."""
-    fine = gv.Grid(rows=4, columns=4, cell_km=0.15)
+    fine, few = (gv.Grid(rows=4, columns=4, cell_km=side_km) for side_km in (0.15, 0.5))
     for channel, wide in [
         (noise.on(CITY), True),
         (noise.on(CITY, spread=False), False),  # everybody stands in the middle
         (noise.on(fine), False),
         (NearestPlace(noise, CITY), True),
-        (BayesianPlace(noise, CITY, CROWDS), True),
+        (BayesianPlace(noise, few, np.arange(1.0, 17.0) / 136), True),
         (gv.Remapped(noise.on(CITY), np.arange(CITY.size)), True),
     ]:
         everybody = np.arange(channel.space.size).repeat(9)

@@ -128,12 +128,12 @@ def test_the_loss_of_noise_is_known_on_maps_of_any_size_and_at_places(noise: Noi
         gv.Grid(rows=70, columns=70, cell_km=0.5),
         gv.Points(lat=[0.0, 0.1], lng=[0.0, 0.1]),
     )
-    even = np.full(wide.size, 1 / wide.size)
+    even, snapped = np.full(wide.size, 1 / wide.size), noise.on(wide)
     for channel in (
-        noise.on(wide),
+        snapped,
         NearestPlace(noise, wide),
         BayesianPlace(noise, wide, even, loss=gv.squared_distance_km2),
-        gv.Remapped(noise.on(wide), np.arange(wide.size)[::-1]),
+        gv.Remapped(snapped, np.arange(wide.size)[::-1]),
         NearestPlace(noise, places),
         BayesianPlace(noise, places, [0.5, 0.5]),
     ):
