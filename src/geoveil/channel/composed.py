@@ -20,6 +20,7 @@ from geoveil.arrays import (
     frozen,
     indices,
     numbers,
+    uniform,
 )
 from geoveil.channel.certificate import Certificate, check_claim, enumerated
 from geoveil.channel.channel import Channel, PrivacyLoss, checked_channel
@@ -278,10 +279,9 @@ class StackedChannel(ByParts, StackedOperator, ManyChannels):
 
     def __init__(self, channels: Sequence[Channel], shares: ArrayLike | None = None) -> None:
         self._join(channels)
-        equal = np.full(len(channels), 1 / len(channels))
-        self.shares: FloatArray = frozen(
-            equal if shares is None else distribution("shares", shares, len(channels))
-        )
+        number = len(channels)
+        given = uniform(number) if shares is None else distribution("shares", shares, number)
+        self.shares: FloatArray = frozen(given)
         StackedOperator.__init__(self, self.channels, self.shares)
         self.report_count = int(self.starts[-1])
 
@@ -397,8 +397,7 @@ class Remapped(ByParts, ManyChannels):
         return self.channel.mean_of_distance_to(cells[self.map], function)
 
     def _row(self, row: int) -> FloatArray:
-        law = self.channel._row(row)
-        return np.bincount(self.map, law, minlength=self.report_count).astype(np.float64)
+        return self._gathered(self.channel._row(row))
 
     def _column(self, column: int) -> FloatArray:
         entries = np.zeros(self.space.size)
