@@ -11,10 +11,19 @@ value could be one, the message gives its position in the input instead.
 from __future__ import annotations
 
 from importlib.util import find_spec
+from typing import Any
 
 
 class GeoveilError(Exception):
     """Base of every deliberate error."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """For another process: as it is, whatever it was made from."""
+        return _made_again, (type(self), self.args), vars(self)
+
+
+def _made_again(kind: type[GeoveilError], said: tuple[Any, ...]) -> GeoveilError:
+    return kind.__new__(kind, *said)
 
 
 class InvalidInput(GeoveilError, ValueError):

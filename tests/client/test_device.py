@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import math
+import pickle
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -27,10 +28,11 @@ from client.world import (
 from geoveil.channel.guarantee import BetweenPositions
 from geoveil.client import Device, Ledger, Patience, Refused, Unacknowledged
 from geoveil.client import collector as module
+from geoveil.client.budget import BudgetSpent
 from geoveil.client.ledger_book import Period
 from geoveil.client.network import Answer
 from geoveil.document.wire import MechanismDocument, served_levels, tag_of
-from geoveil.errors import GeoveilError, InvalidInput, RandomnessFailed
+from geoveil.errors import GeoveilError, InvalidInput, MissingExtra, RandomnessFailed
 from geoveil.position.position_certificate import Law
 from geoveil.randomness import Randomness
 
@@ -460,6 +462,21 @@ def answering(answer: Answer) -> Collector:
             return answer
 
     return Elsewhere()
+
+
+def test_what_is_raised_comes_whole_from_another_process(path: Path) -> None:
+    """A pool whose worker raised what cannot be read back would wait for ever."""
+    with pytest.raises(Unacknowledged) as waits:
+        device(Collector(faults=[CUT] * 3), path).report(**PLACE)
+    for raised in (
+        waits.value,
+        Refused("budget", "day"),
+        Refused("problem", "mechanism-expired", sent=True),
+        BudgetSpent(2.0, 1.0),
+        MissingExtra("pandas", "tables", "a frame"),
+    ):
+        read = pickle.loads(pickle.dumps(raised))
+        assert (type(read), str(read), vars(read)) == (type(raised), str(raised), vars(raised))
 
 
 def test_an_unknown_campaign(path: Path) -> None:
