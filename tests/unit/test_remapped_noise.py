@@ -148,3 +148,19 @@ def test_the_loss_of_noise_is_known_on_maps_of_any_size_and_at_places(noise: Noi
 def test_what_promises_no_loss_per_km_is_enumerated() -> None:
     for promise in (gv.WithinRadius(1.0, 2.0), gv.BetweenPositions(2.0, 1.0)):
         assert falling(promise).on(GRID).closed_form_loss() is None
+
+
+def test_points_at_borders_go_among_what_is_best_around_as_among_all_cells(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    grid = gv.Grid(rows=4, columns=4, cell_km=0.5)
+    prior = np.random.default_rng(0).dirichlet(np.ones(grid.size))
+    noise = gv.ContinuousLaplace(epsilon_per_km=4.0)
+    matrix = BayesianPlace(noise, grid, prior).matrix()
+
+    def of_all(mechanism: BayesianPlace, points: np.ndarray, cells: np.ndarray) -> np.ndarray:
+        return mechanism._remap(points.reshape(-1, 2))
+
+    monkeypatch.setattr(BayesianPlace, "_best_of", of_all)
+    expected = BayesianPlace(noise, grid, prior).matrix()
+    assert np.abs(matrix - expected).sum(axis=1).max() < 1e-3

@@ -228,9 +228,9 @@ class BayesianPlace(RemappedNoise):
     Law: argmin over places y of Σ_x π(x)·R(d(x, z))·L(x, y) for a noisy point z, the first in case of a
     tie; a point that the prior and the noise rule out goes where it is best without any point.
     Cost: points × cells with positive prior × cells, in blocks. The law takes 25 small squares a cell,
-    those at a border shared out by where 121 points of them go, and is right to some thousandths; not so
-    with ``spread=False`` where the density jumps, since points are then moved elsewhere where it does: up to
-    a tenth for a disk as wide as a cell. Use samples there.
+    those at a border shared out by where 121 points of them go among what is best around, and is right to
+    some thousandths; not so with ``spread=False`` where the density jumps, since points are then moved
+    elsewhere where it does: up to a tenth for a disk as wide as a cell. Use samples there.
     Reference: NOISE §7.3, second technique.
 
     >>> import geoveil as gv
@@ -302,7 +302,13 @@ class BayesianPlace(RemappedNoise):
         squares = np.flatnonzero(mixed)
         along = (np.arange(_PROBES) + 0.5) / _PROBES - 0.5
         probes = fine.cell_km * np.stack(np.meshgrid(along, along), axis=-1).reshape(-1, 2)
-        probe_cells = self._remap((centres[squares, None] + probes).reshape(-1, 2))
+        nearby = np.sort(around[mixed].reshape(-1, 9), axis=1)  # first in case of a tie
+        step = max(1, _BLOCK // (len(probes) * len(self._support)))
+        chosen = [
+            self._best_of(centres[squares[i : i + step], None] + probes, nearby[i : i + step])
+            for i in range(0, squares.size, step)
+        ]
+        probe_cells = np.concatenate([np.empty(0, dtype=np.int64), *chosen])
         whole = np.flatnonzero(~mixed)
         owner = np.concatenate((whole, np.repeat(squares, len(probes))))
         shares = np.repeat([1.0, 1 / len(probes)], [whole.size, probe_cells.size])
@@ -310,15 +316,22 @@ class BayesianPlace(RemappedNoise):
         return scipy.sparse.csr_array((shares, (owner, target)), shape=(fine.size, self.space.size))
 
     def _best(self, points: FloatArray) -> IntArray:
-        centres = self.space.centres[self._support]
-        offsets = points[:, None, :] - centres
-        posterior = self._weights * self.noise.density_per_km2(
-            np.hypot(*np.moveaxis(offsets, -1, 0))
-        )
+        return np.argmin(self._posterior(points) @ self._losses, axis=1)
+
+    def _best_of(self, points: FloatArray, cells: IntArray) -> IntArray:
+        """The best of some cells (squares, any) for the points (squares, points, 2), one after another."""
+        posterior = self._posterior(points.reshape(-1, 2)).reshape(*points.shape[:2], -1)
+        losses = posterior @ self._losses.T[cells].swapaxes(1, 2)
+        return np.take_along_axis(cells, losses.argmin(axis=2), axis=1).ravel()
+
+    def _posterior(self, points: FloatArray) -> FloatArray:
+        """(points, cells with positive prior)."""
+        apart = scipy.spatial.distance.cdist(points, self.space.centres[self._support])
+        posterior = self._weights * self.noise.density_per_km2(apart)
         ruled_out = ~(posterior.sum(axis=1) > 0)
         posterior[ruled_out] = self._weights
         posterior /= posterior.sum(axis=1, keepdims=True)
-        return np.argmin(posterior @ self._losses, axis=1)
+        return posterior
 
 
 class _FinerGrid(Channel):
