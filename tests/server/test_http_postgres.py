@@ -24,7 +24,7 @@ from geoveil.errors import InvalidInput
 from geoveil.server.logs import Log
 from geoveil.server.run import Server, Supervisor, bind, never
 from geoveil.server.settings import Settings
-from geoveil.store import open_store
+from geoveil.store import StoreFailed, open_store
 from server.live import HANG_S, Live, new_id
 from server.test_http_killed import kill_again_and_again
 from server.test_shared_metrics import counted
@@ -222,6 +222,29 @@ def test_a_stop_while_it_starts_is_no_failure(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(supervisor, "_start", lambda number: (process, nothing))
     supervisor.run(lambda: told.append(True))
     assert told == []
+
+
+@pytest.mark.parametrize(
+    ("status", "why"), [(1, "its log says why it did not"), (-9, "it ended with -9")]
+)
+def test_a_process_that_is_killed_while_it_starts_is_no_puzzle(
+    status: int, why: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    supervisor = Supervisor(
+        Settings(processes=2, database="postgresql://host/name"), socket.socket()
+    )
+    process = SimpleNamespace(
+        is_alive=lambda: False,
+        exitcode=status,
+        terminate=lambda: None,
+        join=lambda *_: None,
+        kill=lambda: None,
+    )
+    deaf = SimpleNamespace(wait=lambda _: False)
+    monkeypatch.setattr(signal, "signal", lambda *_: None)
+    monkeypatch.setattr(supervisor, "_start", lambda number: (process, deaf))
+    with pytest.raises(StoreFailed, match=f"a server process must start; {why}$"):
+        supervisor.run(lambda: None)
 
 
 @pytest.mark.parametrize("processes", [1, 2])

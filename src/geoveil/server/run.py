@@ -69,9 +69,13 @@ class Supervisor:
             for process, listening in self._started:
                 while not self._stopping and not listening.wait(_LOOK_S):
                     if not process.is_alive() and not self._stopping:
-                        raise StoreFailed(
-                            "a server process must start; its log says why it did not"
+                        said = process.exitcode == _SAID_WHY
+                        why = (
+                            "its log says why it did not"
+                            if said
+                            else f"it ended with {process.exitcode}"
                         )
+                        raise StoreFailed(f"a server process must start; {why}")
             if not self._stopping:
                 ready()
             while not self._stopping:
