@@ -121,6 +121,14 @@ def test_between_positions_the_certificate_is_the_bound_of_the_law_with_its_slac
     unshown = gv.certify(mechanism, claim=gv.BetweenPositions(between, loss.slack))
     assert (unshown.holds, unshown.verdict) == (False, "is not shown to hold")
     assert "IS NOT SHOWN TO HOLD: a bound" in str(unshown)
+    wide = gv.certify(
+        mechanism, claim=gv.BetweenPositions(1.0, 50.0)
+    )  # more than all of the map loses
+    assert wide.verdict == "is not shown to hold"
+    silent = gv.Remapped(
+        mechanism, np.zeros(mechanism.report_count, dtype=np.int64)
+    )  # loses nothing
+    assert gv.certify(silent, claim=less.claimed).verdict == "is not shown to hold"
 
 
 @pytest.mark.parametrize("loss", [0.1, 1.0])

@@ -65,7 +65,9 @@ class Certificate(Shown):
         if self.holds:
             return "holds"
         broken = self.exact or math.isinf(self.epsilon_per_km)
-        if isinstance(self.claimed, BetweenPositions):
+        if isinstance(self.claimed, BetweenPositions) and self.claimed.slack <= (
+            self.slack_nats or 0
+        ):
             broken |= self.seen_per_km > self.claimed.epsilon_per_km
         return "does not hold" if broken else "is not shown to hold"
 
