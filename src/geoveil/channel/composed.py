@@ -359,9 +359,10 @@ class Remapped(ByParts, ManyChannels):
 
     def closed_form_loss(self) -> PrivacyLoss | None:
         """That of the channel, now an upper bound: putting reports together can only hide."""
-        loss = self.channel.closed_form_loss()
-        how = f"{loss.how}, before a map" if loss else ""
-        return loss and replace(loss, pair=None, exact=False, seen_per_km=0.0, how=how)
+        if (loss := self.channel.closed_form_loss()) is None:
+            return None
+        how = f"{loss.how}, before a map"
+        return replace(loss, pair=None, exact=False, seen_per_km=0.0, how=how)
 
     def columns_from(self, inside: FloatArray, chosen: IntArray) -> FloatArray:
         before = self.channel.columns_from(inside, np.arange(self.map.size))
