@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -349,3 +350,8 @@ def test_nothing_foreseen_is_internal_and_everything_named_is_listed() -> None:
     assert problem_of(ZeroDivisionError()).name == "internal"
     with pytest.raises(KeyError):
         Problem("no-such-problem")
+
+
+def test_a_problem_comes_whole_from_another_process() -> None:
+    told = Problem("invalid-campaign", "it must be less", headers={"x": "y"}, field="cell_km")
+    assert vars(pickle.loads(pickle.dumps(told))) == vars(told)

@@ -105,10 +105,6 @@ class Problem(GeoveilError):
         self.field = field
         super().__init__(self.detail)
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        """For another process, without headers."""
-        return Problem, (self.name, self.detail)
-
     def body(self) -> ProblemBody:
         """The body of the answer; in a batch, the result of one report."""
         kind = self.kind
