@@ -406,6 +406,7 @@ def test_nothing_is_known_of_districts_that_no_report_tells_apart() -> None:
     assert (high - low < 0.5).all()
     errors = flows.between([0, 0, 1, -1]).errors
     assert np.isinf(errors.standard_error()).tolist() == [False, True, True, True, True]
+    assert np.isinf(errors.standard_error(np.eye(5)[1]))  # of one pair alone
     errors = flows.between([0, 0, -1, -1]).errors
     assert np.isfinite(errors.standard_error()).all()
 

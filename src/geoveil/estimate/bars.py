@@ -335,7 +335,7 @@ class DrawnErrors(ErrorBars):
         spread = np.sqrt(np.square(combined(self.draws.T, combinations)).mean(axis=-1))
         errors = np.maximum(spread, self._poll_error(combinations))
         if self.lost is not None:
-            errors[_unknown(self.lost, combinations)] = np.inf
+            errors = np.where(_unknown(self.lost, combinations), np.inf, errors)
         return np.where(self._certain(combinations), 0.0, errors)
 
     def _crowd_error(self, crowds: scipy.sparse.csr_array) -> FloatArray:
