@@ -72,7 +72,9 @@ def expected_loss(channel: Channel, prior: ArrayLike | None, loss: Loss | ArrayL
     between_cells = channel.starts_at_cells and channel.report_count == channel.space.size
     few = support.size <= FEW_ROWS and between_cells
     if isinstance(loss, RadialLoss) and not few:
-        return float(weights @ channel.mean_of_distance(loss.at))
+        return float(
+            weights @ channel.mean_of_distance(lambda distance: _finite(loss.at(distance)))
+        )
     losses: Iterable[FloatArray]
     if callable(loss):
         channel._check_reports_are_cells()
@@ -97,6 +99,10 @@ def loss_values(loss: Loss, space: Space, a: ArrayLike, b: ArrayLike) -> FloatAr
         raise InvalidInput(
             f"loss (result of shape {values.shape}) must give one number per pair of cells"
         )
+    return _finite(values)
+
+
+def _finite(values: FloatArray) -> FloatArray:
     if not np.isfinite(values).all():
         raise InvalidInput("loss must be finite for every pair of cells")
     return values

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import tracemalloc
+from collections.abc import Callable
 
 import numpy as np
 import numpy.typing as npt
@@ -108,6 +109,23 @@ def test_reports_that_are_not_cells_have_no_distance_but_may_have_a_loss() -> No
 def test_a_loss_must_be_finite_and_of_the_right_shape(loss: object) -> None:
     with pytest.raises(InvalidInput, match="loss"):
         expected_loss(random_channel(GRID, 8), None, loss)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda grid: gv.PlanarGeometric(grid, epsilon_per_km=1.0),
+        lambda grid: gv.Exponential(grid, epsilon_per_km=1.0),
+        lambda grid: gv.Disc(grid, epsilon=1.0),
+        lambda grid: gv.elastic(grid, epsilon_per_km=1.0, between="positions"),
+    ],
+)
+def test_a_loss_by_distance_must_be_finite_however_many_cells_there_are(
+    make: Callable[[gv.Grid], gv.Channel],
+) -> None:
+    nearby = gv.RadialLoss("nearby", lambda km: np.where(km < 2.0, km, np.inf))
+    with pytest.raises(InvalidInput, match="loss must be finite"):
+        expected_loss(make(gv.Grid(rows=9, columns=9, cell_km=1.0)), None, nearby)
 
 
 def test_between_positions_the_distance_is_from_where_people_stand() -> None:
