@@ -59,8 +59,12 @@ def campaign_settings(**changed: Any) -> CampaignSettings:
 
 def tick(campaigns: Campaigns) -> list[ClosingRecord]:
     """One look at the campaigns, by the same upkeep as before: it goes with them."""
-    upkeep: Upkeep = vars(campaigns).setdefault("upkeep", Upkeep(campaigns))
+    upkeep: Upkeep = vars(campaigns).setdefault("upkeep", Upkeep(campaigns, fault=_failed))
     return upkeep.tick()
+
+
+def _failed(name: str, error: Exception) -> None:
+    raise error
 
 
 _CONCLUDED: dict[tuple[Any, ...], Conclusion] = {}

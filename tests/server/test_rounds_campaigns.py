@@ -19,7 +19,8 @@ from geoveil.errors import InvalidInput
 from geoveil.server.campaigns import Campaigns
 from geoveil.server.conclusion import NothingToRelease, conclude
 from geoveil.server.round_documents import SLOW_CLOCKS_S, served
-from geoveil.server.upkeep import QUEUED_S
+from geoveil.server.settings_of_campaign import CampaignSettings
+from geoveil.server.upkeep import QUEUED_S, Upkeep
 from geoveil.server.worker import Jobs
 from geoveil.store import Progress, RoundRecord, RoundTimes, open_store
 from geoveil.store.sqlite import SqliteStore
@@ -778,6 +779,44 @@ def test_a_campaign_deleted_during_a_look_keeps_no_other_from_closing() -> None:
 
     other.refresh = seen_until_now  # type: ignore[method-assign]
     assert [closing.campaign for closing in tick(other)] == ["lyon"]
+
+
+def test_a_campaign_that_fails_keeps_no_other_from_closing_and_is_told_of_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    city, told = City(campaign_settings(round_hours=1.0)), []
+    lyon = City(
+        campaign_settings(id="lyon", round_size=100), store=city.store, clock=city.clock, seed=2
+    )
+    upkeep = Upkeep(lyon.campaigns, fault=lambda name, error: told.append((name, type(error))))
+    settings = lyon.campaigns.settings
+
+    def unread(campaign: str) -> CampaignSettings:
+        if campaign == "paris":
+            raise ValueError("written by a newer program")
+        return settings(campaign)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(lyon.campaigns, "settings", unread)
+        lyon.report(100)
+        for _ in range(3):
+            assert [closing.campaign for closing in upkeep.tick()] == ["lyon"]
+    assert told == [("campaign-failed", ValueError)]
+    city.report(100)
+    city.wait(HOUR)
+    assert [closing.campaign for closing in upkeep.tick()] == ["lyon", "paris"]
+    assert not upkeep._failing
+
+
+def test_what_is_known_of_a_deleted_campaign_is_dropped() -> None:
+    city = City(campaign_settings(round_hours=1.0))
+    city.wait(HOUR)
+    tick(city.campaigns)
+    upkeep = vars(city.campaigns)["upkeep"]
+    assert [*upkeep._settled] == ["paris"]
+    city.campaigns.delete("paris")
+    tick(city.campaigns)
+    assert not upkeep._settled
 
 
 @pytest.mark.parametrize("set_s", [-HOUR, HOUR])

@@ -87,7 +87,7 @@ class Service:
         self.log = log or Log(settings.log_level)
         self.clock = clock or TrustedClock(tell=self.log.event)
         self.campaigns = Campaigns(store, clock=self.clock)
-        self.upkeep = Upkeep(self.campaigns)
+        self.upkeep = Upkeep(self.campaigns, fault=self.log.fault)
         self.writer = GroupWriter(store, most_waiting=settings.queue_limit)
         self.worker = Worker(self.campaigns, event=self._log_work, fault=self._log_fault)
         self.calculator = Calculator()

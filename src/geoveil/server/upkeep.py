@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 
@@ -9,7 +10,7 @@ from geoveil.server import round_documents
 from geoveil.server.campaigns import LARGEST_ROUND, Campaigns
 from geoveil.server.problem import Problem
 from geoveil.server.settings_of_campaign import CampaignSettings
-from geoveil.store import ClosingRecord, RoundRecord, RoundTimes
+from geoveil.store import ClosingRecord, RoundRecord, RoundTimes, StoreFailed
 
 FORGET_EVERY_S = 60.0
 """How often the ids of rounds that accept nothing any more are dropped."""
@@ -22,10 +23,11 @@ MOST_ROUNDS_A_SECOND = 10
 class Upkeep:
     """Looks after the campaigns of one process; another may do the same over the same store.
 
-    While the clock is in doubt no round is closed or opened, and no id is forgotten.
+    While the clock is in doubt no round is closed or opened, and no id is forgotten. ``fault`` is told once
+    of a campaign that cannot be looked after; the others go on.
     """
 
-    def __init__(self, campaigns: Campaigns) -> None:
+    def __init__(self, campaigns: Campaigns, *, fault: Callable[[str, Exception], None]) -> None:
         self.campaigns = campaigns
         self.store = campaigns.store
         self.clock = campaigns.clock
@@ -34,6 +36,8 @@ class Upkeep:
         self._settled: dict[str, tuple[RoundTimes, bool, int]] = {}
         """Campaign → its newest round, whether it had expired, and how often the campaign was changed here,
         where a look at it changed nothing."""
+        self._fault = fault
+        self._failing: set[str] = set()
 
     def tick(self) -> list[ClosingRecord]:
         """Look at every campaign once: close what is due, renew what expired, drop old ids.
@@ -45,10 +49,13 @@ class Upkeep:
             if not self._began:
                 self._open_above()
             waiting = {record.campaign for record in self.store.preparations()}
-            for last in self.campaigns.refresh():
+            newest = self.campaigns.refresh()
+            for last in newest:
                 if last.campaign not in waiting:
-                    with suppress(Problem):  # it was deleted or has ended meanwhile
-                        self._attend(last, self.campaigns.settings(last.campaign))
+                    self._try(last)
+            running = {last.campaign for last in newest}
+            self._failing &= running
+            self._settled = {name: self._settled[name] for name in running & self._settled.keys()}
             self._keep_house()
         else:
             self.campaigns.refresh()
@@ -74,6 +81,19 @@ class Upkeep:
                     self.campaigns.renew(current, settings, _later(current.number, passed) + 1)
             self.store.mark_copy(None)
         self._began = True
+
+    def _try(self, last: RoundTimes) -> None:
+        """Look at a campaign; what only this one raises, such as settings of a newer program, is its own."""
+        try:
+            with suppress(Problem):  # it was deleted or has ended meanwhile
+                self._attend(last, self.campaigns.settings(last.campaign))
+            self._failing.discard(last.campaign)
+        except StoreFailed:
+            raise
+        except Exception as error:
+            if last.campaign not in self._failing:
+                self._fault("campaign-failed", error)
+            self._failing.add(last.campaign)
 
     def _attend(self, last: RoundTimes, settings: CampaignSettings) -> None:
         """Look at the newest round of a campaign, and read it where there may be something to do."""
