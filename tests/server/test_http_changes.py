@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ import pytest
 
 from geoveil.server.conclusion import conclude
 from geoveil.server.worker import Jobs
-from geoveil.store import open_store
+from geoveil.store import CampaignRecord, open_store
 from geoveil.store.records import TABLES
 from server.conftest import InProcess
 from server.live import LYON, Live, new_id
@@ -204,6 +205,30 @@ def test_what_another_process_changed_is_known_at_the_next_look(
     one.request("DELETE", CAMPAIGN, operator=True)
     other.service.upkeep.tick()
     assert_problem(send(other, mechanism), "unknown-campaign")
+
+
+def test_nobody_waits_for_the_store_where_a_campaign_is_forgotten_while_a_report_is_checked(
+    service: InProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mechanism = service.mechanism()["id"]
+    assert send(service, mechanism).status_code == 200
+    campaigns, looked_up, threads = service.service.campaigns, service.store.campaign, set()
+
+    def noted(campaign: str) -> CampaignRecord | None:
+        threads.add(threading.get_ident())
+        return looked_up(campaign)
+
+    monkeypatch.setattr(service.store, "campaign", noted)
+    found = dict(campaigns.published)
+    campaigns._forget_all("lyon")
+    campaigns.published |= found  # as the report had found it before
+    assert send(service, mechanism).status_code == 200
+    assert threads
+    assert service.run(_thread()) not in threads
+
+
+async def _thread() -> int:
+    return threading.get_ident()
 
 
 @pytest.mark.parametrize(

@@ -819,6 +819,21 @@ def test_what_is_known_of_a_deleted_campaign_is_dropped() -> None:
     assert not upkeep._settled
 
 
+def test_a_campaign_deleted_while_its_state_is_read_is_unknown(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    city = City()
+    progress = city.store.progress
+
+    def deleted(campaign: str) -> Progress:
+        city.store.delete_campaign(campaign)
+        return progress(campaign)
+
+    monkeypatch.setattr(city.store, "progress", deleted)
+    with raises_problem("unknown-campaign"):
+        city.campaigns.state("paris")
+
+
 @pytest.mark.parametrize("set_s", [-HOUR, HOUR])
 def test_a_state_is_kept_for_a_second_also_after_the_clock_was_set(
     set_s: float, monkeypatch: pytest.MonkeyPatch

@@ -59,7 +59,8 @@ class Campaigns:
         """Campaign → when it was made with its settings as the store has them, and these decoded."""
         self.published: dict[str, RoundRecord] = {}
         """Mechanism → its round, where :meth:`find` has looked it up; for a look without waiting."""
-        self._ticket_keys: dict[str, SigningKey] = {}
+        self.ticket_keys: dict[str, SigningKey | None] = {}
+        """Campaign → what :meth:`ticket_key` has looked up, for the same."""
         self._unknown: dict[str, float] = {}
         self._current: dict[str, tuple[float, RoundRecord]] = {}
         self._states: dict[str, tuple[float, dict[str, Any]]] = {}
@@ -170,15 +171,13 @@ class Campaigns:
 
         Raises ``unknown-campaign``.
         """
-        settings = self.settings(campaign)
-        if not settings.tickets:
-            return None
-        key = self._ticket_keys.get(campaign)
-        if key is None:
+        key = self.ticket_keys.get(campaign)
+        if key is None and self.settings(campaign).tickets:
             stored = self.store.ticket_key(campaign)
             if stored is None:
                 raise Problem("unknown-campaign", f"there is no campaign {campaign!r}")
-            key = self._ticket_keys[campaign] = SigningKey.from_bytes(stored)
+            key = SigningKey.from_bytes(stored)
+        self.ticket_keys[campaign] = key
         return key
 
     def _record(self, campaign: str) -> CampaignRecord:
@@ -234,13 +233,14 @@ class Campaigns:
         if state is not None and self._fresh(since):
             return state
         changes = self.changes[campaign]
-        now, settings, record = self.clock(), self.settings(campaign), self._record(campaign)
+        now, settings = self.clock(), self.settings(campaign)
         progress, latest = self.store.progress(campaign), self.store.estimate(campaign)
-        concluded = self.store.rounds_concluded(campaign)
-        waits = round_documents.described_preparation(
-            self.store.preparation(campaign), settings, ended=record.state == "ended"
-        )
+        concluded, waiting = self.store.rounds_concluded(campaign), self.store.preparation(campaign)
         given_up = max(self.store.given_up(campaign), default=0)
+        record = self._record(campaign)  # last: where it was deleted meanwhile, nothing above holds
+        waits = round_documents.described_preparation(
+            waiting, settings, ended=record.state == "ended"
+        )
         state = conclusions.described(
             record, settings, progress, latest, concluded, given_up, int(now), waits
         )
@@ -350,7 +350,7 @@ class Campaigns:
         self.forget(campaign)
         with self._lock:
             self._settings.pop(campaign, None)
-            self._ticket_keys.pop(campaign, None)
+            self.ticket_keys.pop(campaign, None)
             self._standing.pop(campaign, None)
             self.changes.pop(campaign, None)
             for mechanism in [m for m, r in self.published.items() if r.campaign == campaign]:

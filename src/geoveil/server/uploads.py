@@ -217,7 +217,11 @@ class Uploads:
         clock = self._service.clock
         if clock() > published.accept_until_s and clock.certain:  # else its ids are still kept
             raise Problem("mechanism-expired", "reports under this mechanism no longer count")
-        id, key = bytes.fromhex(report.id), campaigns.ticket_key(campaign)
+        id = bytes.fromhex(report.id)
+        try:
+            key = campaigns.ticket_keys[campaign]
+        except KeyError:  # deleted by another process a moment ago: asks the store, as above
+            key = await self._service.blocking(campaigns.ticket_key, campaign)
         if key is not None:  # it counts under the id of its ticket, whatever it says itself
             id = ticket_id(campaign, key.public, scope)
         return Upload(campaign, published.number, id, number, published.mechanism)
