@@ -503,3 +503,7 @@ def test_districts_that_cannot_be_are_refused(tmp_path: Path) -> None:
     path.write_text(path.read_text().replace('"type": "Polygon"', '"type": "Point"'))
     with pytest.raises(InvalidFile, match=r"feature 1 of .*must be a Polygon"):
         opened_districts(path)
+    districts(path, 10)
+    path.write_text(path.read_text()[:-1])
+    with pytest.raises(InvalidFile, match="must be a whole GeoJSON FeatureCollection in UTF-8"):
+        opened_districts(path)

@@ -223,7 +223,7 @@ class FeatureScanner:
 
     @property
     def _problem(self) -> str:
-        return f"{self._name} must be a whole GeoJSON FeatureCollection of points in UTF-8"
+        return f"{self._name} must be a whole GeoJSON FeatureCollection in UTF-8"
 
     def _refuse(self) -> Any:
         raise InvalidFile(self._problem) from None
