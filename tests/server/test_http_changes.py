@@ -156,6 +156,24 @@ def test_whoever_resumes_a_campaign_that_another_process_just_ended_changes_noth
     assert (told["state"], told["name"]) == ("ended", "Lyon")
 
 
+def test_the_next_round_opens_also_where_another_process_just_closed_this_one(
+    service: InProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    change_campaign, once = service.store.change_campaign, iter(["lyon"])
+    send(service, service.mechanism()["id"], 60)
+
+    def closed_before(campaign: str, **changes: Any) -> bool:
+        for each in once:
+            assert service.store.close_round(each, 1, minimum=50, at_s=1)
+            assert not change_campaign(campaign, **changes)
+            assert service.store.campaign(each).name == "Lyon"
+        return change_campaign(campaign, **changes)
+
+    monkeypatch.setattr(service.store, "change_campaign", closed_before)
+    told = change(service, name="Other", next_round_now=True).json()
+    assert (told["round"], told["name"]) == (2, "Other")
+
+
 def test_a_deleted_campaign_is_gone_with_all_it_held(
     inside: Callable[..., InProcess], tmp_path: Path
 ) -> None:

@@ -554,6 +554,11 @@ class StoreContract:
         store.add([Upload("paris", 2, device_id(0), 0)])
         store.close_round("paris", 2, minimum=1, at_s=500)
         assert not store.replace_document(a_round(number=3), after=2, at_s=900, still_open=True)
+        third = a_round(number=3)
+        assert not store.change_campaign(
+            "paris", name="Other", published=True, at_s=900, following=third, still_open=True
+        )
+        assert store.campaign("paris") == a_campaign()
         assert [one.closed_at_s for one in store.rounds("paris")] == [400, 500]
         assert store.replace_document(a_round(number=3), after=2, at_s=900)
 

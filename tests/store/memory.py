@@ -376,8 +376,15 @@ class MemoryStore:
             if kept is None:
                 return False
             old = kept.record
-            if old.state == "ended" and (following or state in ("running", "paused")):
+            if old.state == "ended" and state in ("running", "paused"):
                 return False
+            if following is not None:
+                after = following.number - 1
+                opened = self.replace_document(
+                    following, after=after, at_s=at_s, still_open=still_open
+                )
+                if not opened:
+                    return False
             kept.record = replace(old, name=name or old.name, state=state or old.state)
             if published is not None:
                 since = at_s if old.published_at_s is None else old.published_at_s
@@ -385,9 +392,6 @@ class MemoryStore:
             if minimum is not None and kept.rounds:
                 last = kept.rounds[-1].record.number
                 self.close_round(campaign, last, minimum=minimum, at_s=at_s)
-            if following is not None:
-                after = following.number - 1
-                self.replace_document(following, after=after, at_s=at_s, still_open=still_open)
             return True
 
     def keep_backdrop(self, campaign: str, backdrop: bytes | None) -> bool:

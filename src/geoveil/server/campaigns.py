@@ -333,10 +333,14 @@ class Campaigns:
             following=following,
             still_open=still_open,
         )
-        self._record(campaign)  # raises where it was deleted meanwhile
+        standing = self._record(campaign).state  # raises where it was deleted meanwhile
         self.forget(campaign)
-        if not changed:
+        if not changed and standing == "ended":
             raise ended
+        if not changed:  # its round was closed a moment ago, or the next one opened: from there
+            self.change(
+                campaign, name=name, state=state, published=published, next_round_now=next_round_now
+            )
 
     def delete(self, campaign: str) -> None:
         """Remove a campaign and all it holds; raises ``unknown-campaign``."""

@@ -128,14 +128,17 @@ class Store(ABC):
         """Another name or state for a campaign, its map for everybody or (``False``) no longer, its open
         round closed where it has ``minimum`` reports, the next one opened: all in one transaction.
 
-        A map that is published stays so since when it was; :meth:`close_round` and :meth:`replace_document`
-        say when nothing is closed or opened. ``False``, and nothing changed, where there is no campaign, its
-        end, which is for good, would be taken back, or it has ended and another round should open.
+        A map that is published stays so since when it was; :meth:`close_round` says when nothing is closed.
+        ``False``, and nothing changed, where there is no campaign, its end, which is for good, would be taken
+        back, or another round should open and cannot, as :meth:`replace_document` says.
         """
         with self.writing() as run:
             locked = run(self.LOCKED, campaign=campaign)
-            goes_on = following is not None or state not in (None, "ended")
-            if not locked or (goes_on and locked[0][1] == "ended"):
+            if not locked or (state not in (None, "ended") and locked[0][1] == "ended"):
+                return False
+            if following is not None and not self._replace(
+                run, locked[0], following, following.number - 1, at_s, still_open
+            ):
                 return False
             key = {"campaign_key": locked[0][0]}
             run(sql.CHANGE_CAMPAIGN, **key, name=name, state=state)
@@ -143,8 +146,6 @@ class Store(ABC):
                 run(sql.PUBLISH_MAP if published else sql.TAKE_MAP_BACK, **key, at_s=at_s)
             if minimum is not None:
                 self._close_last(run, locked[0][0], minimum, at_s)
-            if following is not None:
-                self._replace(run, locked[0], following, following.number - 1, at_s, still_open)
         return True
 
     def keep_backdrop(self, campaign: str, backdrop: bytes | None) -> bool:
