@@ -55,7 +55,7 @@ def test_two_files_of_the_same_people_are_joined_by_person(tmp_path: Path) -> No
     first, second = drawn(STRONG, 1), drawn(WEAK, 2)
     files = [
         written(tmp_path / "a.csv", STRONG, NAMES, first),
-        written(tmp_path / "b.csv", WEAK, NAMES[::-1], second[::-1]),  # in whatever order
+        written(tmp_path / "b.csv", WEAK, [f" {name}" for name in NAMES[::-1]], second[::-1]),
     ]
     output = tmp_path / "map.csv"
     result = geoveil("estimate", *files, "--joint", "person", "-o", output, "--json")

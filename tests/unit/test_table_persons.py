@@ -9,6 +9,7 @@ import pytest
 
 from geoveil.errors import InvalidInput
 from geoveil.randomness import seeded
+from geoveil.table.columns import is_said
 from geoveil.table.persons import LimitBy, PersonLimit, Reporting, Rows, Spend
 
 
@@ -34,6 +35,11 @@ def test_batches_do_not_change_how_many(by: LimitBy, size: int) -> None:
     assert sorted(persons[k] for k in chosen) == list("aaabbbcccd")
     if by == "cap":
         assert chosen == [0, 1, 2, 3, 4, 5, 6, 7, 12, 200]
+
+
+def test_blanks_around_a_name_make_no_other_person() -> None:
+    assert reported(PersonLimit("who", 1, "cap"), ["ann", "ann ", "bob", " ann"], 2) == [0, 2]
+    assert not is_said("  ")
 
 
 def test_every_row_of_a_person_is_as_likely() -> None:

@@ -177,7 +177,8 @@ def python_values(column: pa.Array, name: str) -> list[Any]:
 
 
 def is_said(entry: Any) -> bool:
-    """Whether an entry says anything: it is there, not empty and not NaN."""
+    """Whether an entry says anything: it is there, not blank and not NaN."""
+    entry = entry.strip() if isinstance(entry, str) else entry
     try:
         return entry not in (None, "", b"") and bool(entry == entry)
     except TypeError:  # of the NA of pandas nobody can tell what it equals

@@ -119,8 +119,9 @@ class Reporting:
         return None if self._limit is None else Spend.of(self._spent)
 
     def number(self, persons: Sequence[Any]) -> IntArray:
-        """A number for each person, the same whenever they come again."""
-        numbers = [self._numbers.setdefault(person, len(self._numbers)) for person in persons]
+        """A number for each person, the same whenever they come again, with blanks around the name or not."""
+        names = (person.strip() if isinstance(person, str) else person for person in persons)
+        numbers = [self._numbers.setdefault(name, len(self._numbers)) for name in names]
         new = np.zeros(len(self._numbers) - self._spent.size, dtype=np.int64)
         self._spent = np.concatenate([self._spent, new])
         return np.array(numbers, dtype=np.int64)

@@ -395,7 +395,7 @@ def read_persons(
 def _person(entry: Any) -> str:
     """What a person is called, whatever the type of the column."""
     name = entry.decode("utf-8", "replace") if isinstance(entry, bytes) else str(entry)
-    return _WHOLE.sub(r"\1", name)
+    return _WHOLE.sub(r"\1", name.strip())
 
 
 def joint_tallies(files: Sequence[PersonReports]) -> list[Tally]:
