@@ -160,6 +160,8 @@ def test_a_claim_a_little_below_a_bound_is_called_unshown_and_not_broken(tmp_pat
     assert "THE CLAIM IS NOT SHOWN" in said
     assert "DOES NOT HOLD" not in said
     assert "BROKEN" not in said
+    certificate = json.loads(audit(path, *DRAWS, "--json").stdout)["certificate"]
+    assert (certificate["holds"], certificate["verdict"]) == (False, "is not shown to hold")
 
 
 @pytest.mark.parametrize("kind", ["planar", "elastic", "positions", "published"])

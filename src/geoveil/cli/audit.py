@@ -196,7 +196,7 @@ def _people(
 
 def _values(report: AuditReport) -> dict[str, Any]:
     checked = report.certificate
-    names = ("holds", "epsilon_per_km", "epsilon", "worst_pair", "slack_nats", "worst_place_km",
+    names = ("holds", "verdict", "epsilon_per_km", "epsilon", "worst_pair", "slack_nats", "worst_place_km",
              "exact", "how", "problem")  # fmt: skip
     certificate = checked and {name: getattr(checked, name) for name in names} | {
         name: json_number(getattr(checked, name)) for name in ("epsilon_per_km", "epsilon")
