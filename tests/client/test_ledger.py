@@ -490,6 +490,25 @@ def test_a_ledger_of_the_first_format_is_taken_over_once(path: Path) -> None:
     assert reason(lambda: again.check(moved, LIMITS, NOW_S)) == "space"
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="only some users may make links there")
+@pytest.mark.parametrize("content", [first_format(OLD), b""], ids=["taken over", "new"])
+def test_a_link_to_a_ledger_is_followed(path: Path, tmp_path: Path, content: bytes) -> None:
+    """Else what was drawn would stay where the link leads, and could be reported from again."""
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    file = elsewhere / "kept.db"
+    if content:
+        file.write_bytes(content)
+        file.with_name("kept.db-journal").write_bytes(b"former")
+    path.symlink_to(file)
+    ledger = Ledger(path)
+    reported(ledger, 4)
+    assert path.is_symlink()
+    assert Ledger(file).charges() == ledger.charges()
+    assert b"7" * 64 not in everything_in(elsewhere)
+    assert ledger.anchor.parent == path.parent
+
+
 @pytest.mark.parametrize(
     "change",
     [

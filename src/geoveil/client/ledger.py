@@ -276,8 +276,13 @@ class Ledger:
                 self._take_over()
         return _connection(self.path)
 
+    def _beside(self, ending: str) -> Path:
+        """A file beside the ledger's, also where the path is a link to that."""
+        file = self.path.resolve()
+        return file.with_name(file.name + ending)
+
     def _locked(self) -> AbstractContextManager[None]:
-        return locked(self.path.with_name(self.path.name + ".lock"), WAIT_S)
+        return locked(self._beside(".lock"), WAIT_S)
 
     def _take_over(self) -> None:
         try:
@@ -289,7 +294,7 @@ class Ledger:
 
     def _write(self, identity: str, spaces: dict[str, str], charges: list[Charge]) -> None:
         """A ledger that stands there whole, or not at all."""
-        beside = self.path.with_name(self.path.name + ".new")
+        beside = self._beside(".new")
         make_empty(beside)
         with closing(_connection(beside)) as book:
             book.execute(f"PRAGMA application_id = {APPLICATION_ID}")
@@ -302,8 +307,8 @@ class Ledger:
                 tables.add(book, charge)
             book.execute("COMMIT")
         for former in ("-journal", "-wal", "-shm"):  # SQLite would play them back into this one
-            self.path.with_name(self.path.name + former).unlink(missing_ok=True)
-        move_durably(beside, self.path)
+            self._beside(former).unlink(missing_ok=True)
+        move_durably(beside, self._beside(""))
 
     def _check_anchor(self, book: sqlite3.Connection) -> None:
         """The anchor names this ledger; a missing one is written."""
