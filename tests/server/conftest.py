@@ -64,7 +64,7 @@ class InProcess:
             log=Log(self.settings.log_level),
             **self._clock,
         )
-        self.service.calculator = _CALCULATOR
+        self.service.calculator = self.service.district_calculator = _CALCULATOR
         self.service.tokens.prepare(TOKEN)
         self.application = Application(self.service)
         transport = httpx.ASGITransport(self.application, client=("198.51.100.7", 1))

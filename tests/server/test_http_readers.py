@@ -23,8 +23,10 @@ from geoveil.server import connections, dashboard, estimate_routes, map_files
 from geoveil.server.connections import Protocol
 from geoveil.server.map_files import Files
 from geoveil.server.problem import Problem
+from geoveil.server.worker import LARGE_LIMIT_S
+from geoveil.store import Overloaded
 from server.conftest import InProcess
-from server.live import LYON
+from server.live import HANG_S, LYON
 from server.test_http_problems import assert_problem
 from server.test_http_routes import CAMPAIGN, closed
 
@@ -319,30 +321,75 @@ def test_a_backdrop_is_read_for_districts_once(closed: InProcess) -> None:
             assert (watch.calls, watch.at_once) == (1, 1)
 
 
-def test_readers_of_districts_wait_for_others_and_for_theirs_no_longer_than_they_may(
-    closed: InProcess, monkeypatch: pytest.MonkeyPatch
-) -> None:
+class Slow(Apart):
+    """Answers when it may."""
+
+    def __init__(self) -> None:
+        self.may = threading.Event()
+        self.failure: Exception | None = None
+
+    def answer(self, limit_s: float, *asked: Any) -> Any:
+        assert limit_s == LARGE_LIMIT_S
+        assert self.may.wait(HANG_S)
+        if self.failure is not None:
+            self.asked += 1
+            raise self.failure
+        return super().answer(limit_s, *asked)
+
+
+@pytest.fixture
+def slow(closed: InProcess, monkeypatch: pytest.MonkeyPatch) -> Iterator[Slow]:
+    """What works out the districts of the closed campaign, which is published with one."""
     assert closed.request("PATCH", CAMPAIGN, operator=True, json={"published": True}).is_success
     assert closed.request("PUT", f"{CAMPAIGN}/backdrop", operator=True, json=HALF).is_success
-    monkeypatch.setattr(dashboard, "READER_S", 4.0)
-    calculated, given_s = closed.service.calculated, []
+    slow = Slow()
+    monkeypatch.setattr(closed.service, "district_calculator", slow)
+    yield slow
+    slow.may.set()
 
-    async def noted(limit_s: float, *asked: Any) -> Any:
-        given_s.append(limit_s)
-        return await calculated(60.0, *asked)
 
-    monkeypatch.setattr(closed.service, "calculated", noted)
+def test_districts_that_take_long_are_worked_out_once_and_keep_nobody_waiting(
+    closed: InProcess, slow: Slow, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a large map they take longer than any reader waits; whoever comes later is told them."""
+    path = f"{CAMPAIGN}/map/districts"
+    with monkeypatch.context() as patch:
+        patch.setattr(dashboard, "READER_S", 0.2)
+        for answer in at_once(closed, *[("GET", "map/districts", {})] * 3):
+            assert_problem(answer, "overloaded")
+    for operator, asked in ((True, "estimate/regions"), (False, "map/region")):
+        other = closed.post(f"{CAMPAIGN}/{asked}", operator=operator, json=HALF)
+        assert other.status_code == 200
+    slow.may.set()
+    assert closed.get(path).json() == other.json()
+    assert slow.asked == 1
 
-    async def while_another_is_answered(for_s: float) -> Any:
-        async with asyncio.TaskGroup() as tasks, closed.service.reader_asks:
-            asking = tasks.create_task(closed.client.get(f"{CAMPAIGN}/map/districts"))
-            await asyncio.sleep(for_s)
-        return asking.result()
 
-    assert_problem(closed.run(while_another_is_answered(3.5)), "overloaded")
-    assert given_s == []
-    assert closed.run(while_another_is_answered(0.2)).status_code == 200
-    assert 2.0 <= given_s[0] < 4.0
+def test_districts_that_fail_are_not_tried_again_by_every_reader(
+    closed: InProcess, slow: Slow, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = f"{CAMPAIGN}/map/districts"
+    slow.may.set()
+    slow.failure = Overloaded("it takes too long; ask for less")
+    for _ in range(3):
+        assert_problem(closed.get(path), "overloaded")
+    assert slow.asked == 1
+    closed.service.districts.clear()
+    monkeypatch.setattr(dashboard, "AGAIN_S", 0.0)
+    assert_problem(closed.get(path), "overloaded")
+    slow.failure = None
+    assert closed.get(path).status_code == 200
+
+
+def test_a_service_stops_while_districts_are_worked_out(
+    closed: InProcess, slow: Slow, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dashboard, "READER_S", 0.2)
+    assert_problem(closed.get(f"{CAMPAIGN}/map/districts"), "overloaded")
+    (task,) = closed.service.districts.values()
+    monkeypatch.setattr(slow, "end", slow.may.set, raising=False)
+    closed.run(closed.service.stop(5.0))
+    assert task.cancelled()
 
 
 def test_regions_of_readers_are_read_one_at_a_time(closed: InProcess) -> None:

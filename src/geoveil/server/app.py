@@ -95,7 +95,9 @@ class Service:
         self._jobs = Shares(_MOST_JOBS, _MOST_JOBS)
         self.files = Files()
         self.reader_asks = asyncio.Lock()
-        self.district_answers: dict[tuple[str, tuple[int, ...], str], Regions | None] = {}
+        self.district_calculator = Calculator(lasting=False)
+        self.district_turns = asyncio.Lock()
+        self.districts: dict[tuple[str, tuple[int, ...], str], asyncio.Task[Regions | None]] = {}
         """Campaign, estimate (of which round, from how many reports, when) and SHA-256 of the backdrop →
         what readers of its map are told of districts; nothing where there are none."""
         self.tokens = Tokens(store, clock=self.clock)
@@ -255,12 +257,13 @@ class Service:
     async def stop(self, timeout_s: float) -> None:
         """Drain the writer, stop the worker, close the store: nothing acknowledged is lost."""
         self.closing.set()
-        for task in self._tasks:
+        tasks = [*self._tasks, *self.districts.values()]
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
         await asyncio.to_thread(self.writer.close)
         await asyncio.to_thread(self.worker.stop, timeout_s)
-        for apart in (self.calculator, self.files.apart):
+        for apart in (self.calculator, self.district_calculator, self.files.apart):
             await asyncio.to_thread(apart.end)
         self.log.summary()
         self.shared_metrics.keep()

@@ -5,11 +5,11 @@ All of it is for operators, but for the backdrop, which every page may draw, and
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlsplit
 
@@ -24,7 +24,7 @@ from geoveil.errors import GeoveilError
 from geoveil.estimate.bars import ErrorBars
 from geoveil.estimate.regions import RegionShares, members_of
 from geoveil.server import openapi as api
-from geoveil.server.apart import CalculationFailed, in_turn
+from geoveil.server.apart import CalculationFailed
 from geoveil.server.campaign_advice import OPERATIONS
 from geoveil.server.campaigns import VERSION_1, Campaigns
 from geoveil.server.conclusion import LEVEL, read_body, round_of
@@ -34,9 +34,10 @@ from geoveil.server.pages import HTML, policy
 from geoveil.server.problem import GEOJSON, Problem, tagged
 from geoveil.server.settings_of_campaign import refusing
 from geoveil.server.shapes import BACKDROP_BYTES, backdrop_of, districts_of, read_area, read_regions
+from geoveil.server.worker import LARGE_LIMIT_S
 from geoveil.space import MATRIX_LIMIT, space_from_dict
 from geoveil.space.outline import Outline
-from geoveil.store import Overloaded
+from geoveil.store import Overloaded, StoreFailed
 
 if TYPE_CHECKING:
     from geoveil.server.app import Service
@@ -53,6 +54,8 @@ FEW_REGIONS = 16
 """Up to so many regions of many cells are solved for one by one; draws of all cells are for more."""
 _MOST_ANSWERS = 100
 """About districts of published maps, that are remembered."""
+AGAIN_S = 300.0
+"""After districts of a published map could not be worked out, before they are tried again."""
 
 
 @operators(
@@ -110,7 +113,8 @@ async def regions(service: Service, request: Request) -> Response:
     body = await service.body(request.scope, request.receive, limit_bytes=BACKDROP_BYTES)
     number = round_number(request)
     outlines = await service.working(read_regions, body)
-    return answer(await _shares(service, campaign, number, outlines, REGIONS_S))
+    ask = partial(service.calculated, REGIONS_S)
+    return answer(await _shares(service, campaign, number, outlines, ask))
 
 
 @everybody(
@@ -131,7 +135,8 @@ async def region_of_map(service: Service, request: Request) -> Response:
         outlines = await service.working(read_regions, body)  # which may take a second by itself
         if len(outlines) != 1:
             raise Problem("invalid-geojson", "it must be one region")
-        return answer(await _shares(service, campaign, None, outlines, READER_S))
+        ask = partial(service.calculated, READER_S)
+        return answer(await _shares(service, campaign, None, outlines, ask))
 
 
 @everybody(
@@ -145,21 +150,38 @@ async def districts_of_map(service: Service, request: Request) -> Response:
     backdrop = await service.blocking(service.store.backdrop, campaign)
     estimate = tuple((state["estimate"] or {}).values())
     key = (campaign, estimate, await service.working(_hash, backdrop or b""))
-    until_s = time.monotonic() + READER_S
-    async with in_turn(service.reader_asks, READER_S):
-        if backdrop is not None and key not in service.district_answers:
-            areas = await service.working(districts_of, backdrop)
-            left_s = until_s - time.monotonic()
-            if areas and left_s < READER_S / 2:  # not begun where it is hardly finished
-                raise Overloaded("others are being answered; try again later")
-            shares = await _shares(service, campaign, None, areas, left_s) if areas else None
-            if len(service.district_answers) >= _MOST_ANSWERS:
-                service.district_answers.clear()
-            service.district_answers[key] = shares
-        districts = service.district_answers.get(key)
+    if key not in service.districts:
+        if len(service.districts) >= _MOST_ANSWERS:
+            under_way = {of: task for of, task in service.districts.items() if not task.done()}
+            service.districts = under_way
+        service.districts[key] = task = asyncio.create_task(_districts(service, campaign))
+        task.add_done_callback(partial(_forget_failure, service, key))
+    try:
+        async with asyncio.timeout(READER_S):
+            districts = await asyncio.shield(service.districts[key])
+    except TimeoutError:
+        raise Overloaded("the districts are being worked out; try again later") from None
     if districts is None:
         raise Problem("not-offered", "the operator drew no districts")
     return answer(districts)
+
+
+async def _districts(service: Service, campaign: str) -> api.Regions | None:
+    """What readers are told of districts: of one map after another, in as long as an estimate may take."""
+    async with service.district_turns:
+        backdrop = await service.blocking(service.store.backdrop, campaign)
+        areas = await service.working(districts_of, backdrop) if backdrop else []
+        calculate = partial(service.district_calculator.answer, LARGE_LIMIT_S)
+        ask = partial(service.working, calculate)
+        return await _shares(service, campaign, None, areas, ask) if areas else None
+
+
+def _forget_failure(service: Service, key: Any, task: asyncio.Task[Any]) -> None:
+    """Try again later, or at once where only the store failed."""
+    failure = None if task.cancelled() else task.exception()
+    if failure is not None:
+        later_s = 0.0 if isinstance(failure, StoreFailed) else AGAIN_S
+        task.get_loop().call_later(later_s, service.districts.pop, key, None)
 
 
 async def _published(service: Service, request: Request) -> tuple[str, dict[str, Any]]:
@@ -172,11 +194,15 @@ async def _published(service: Service, request: Request) -> tuple[str, dict[str,
 
 
 async def _shares(
-    service: Service, campaign: str, number: int | None, outlines: list[Outline], limit_s: float
+    service: Service,
+    campaign: str,
+    number: int | None,
+    outlines: list[Outline],
+    ask: Callable[..., Awaitable[api.Regions | Problem]],
 ) -> api.Regions:
     evidence = await service.blocking(evidence_of, service.campaigns, campaign, number)
     try:
-        outcome = await service.calculated(limit_s, regions_of, evidence, outlines)
+        outcome = await ask(regions_of, evidence, outlines)
     except CalculationFailed as error:
         service.log.fault("regions-failed", error)
         raise Problem("not-offered", "the interval of a region could not be worked out") from None

@@ -64,11 +64,11 @@ function Failed({ state }: { readonly state: State }) {
   return <p class="notice notice-warm">{failedForGood(state) ? say.laterFailed : say.laterFailedSoFar}</p>;
 }
 
-/** What the service says of a region; it works out one at a time, so where it is busy it is asked again. */
-async function shareOf(zone: object): Promise<RegionShares> {
+/** What the service says of regions; it works out one question at a time, so where it is busy it is asked again. */
+async function patiently(ask: () => Promise<RegionShares>): Promise<RegionShares> {
   for (let turn = 1; ; turn++) {
     try {
-      return await service.regionOfMap(CAMPAIGN, zone);
+      return await ask();
     } catch (error) {
       if (!(error instanceof Refusal && error.problem === "overloaded") || turn === TURNS) throw error;
       await new Promise((resolve) => setTimeout(resolve, TURN_MS));
@@ -155,13 +155,14 @@ function PeopleMap({ state, estimate, backdrop, tiles }: PublishedMap & Behind) 
   const all = useMemo(() => valuesOf(estimate), [estimate]);
   const times = useTimes(estimate, all, (round) => service.slots(CAMPAIGN, round));
   const slot = times.slot === undefined ? undefined : times.values.get(times.slot);
-  const region = useRegion(shareOf, (error) =>
-    error instanceof Refusal && error.problem === "not-offered" ? say.noInterval : say.regionFailed,
+  const region = useRegion(
+    (zone) => patiently(() => service.regionOfMap(CAMPAIGN, zone)),
+    (error) => (error instanceof Refusal && error.problem === "not-offered" ? say.noInterval : say.regionFailed),
   );
   const districts = useDistricts(
     backdrop,
     showing === "districts",
-    () => service.districtsOfMap(CAMPAIGN),
+    () => patiently(() => service.districtsOfMap(CAMPAIGN)),
     (error) => (error instanceof Refusal && error.problem === "not-offered" ? say.noInterval : say.regionFailed),
   );
   const values = useMemo(() => ({ ...(slot ?? all), most: times.most }), [slot, all, times.most]);
