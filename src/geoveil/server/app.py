@@ -133,6 +133,11 @@ class Service:
         }
         self.shared_metrics = SharedMetrics(self.metrics, place)
 
+    @property
+    def calculators(self) -> tuple[Calculator, ...]:
+        """The processes that requests wait for."""
+        return self.calculator, self.district_calculator, self.files.apart
+
     def link(self, campaign: str) -> str:
         """The link that participants open."""
         return f"{self.base_url}/c/{campaign}"
@@ -263,7 +268,7 @@ class Service:
         await asyncio.gather(*tasks, return_exceptions=True)
         await asyncio.to_thread(self.writer.close)
         await asyncio.to_thread(self.worker.stop, timeout_s)
-        for apart in (self.calculator, self.district_calculator, self.files.apart):
+        for apart in self.calculators:
             await asyncio.to_thread(apart.end)
         self.log.summary()
         self.shared_metrics.keep()

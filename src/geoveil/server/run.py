@@ -306,7 +306,7 @@ class Server(uvicorn.Server):
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Stop accepting, answer what was accepted, drain the writer, close the store."""
         self._service.closing.set()
-        for apart in (self._service.calculator, self._service.files.apart):
+        for apart in self._service.calculators:
             apart.stop()  # whoever waits for an answer hears that there is none
         await super().shutdown(sockets)
         await self._service.stop(_WORKER_STOP_S)
