@@ -771,6 +771,34 @@ def test_a_campaign_deleted_when_its_estimate_is_given_up_ends_no_work(
     assert watched.worker.stop(PATIENCE_S)
 
 
+def test_an_estimate_that_cannot_be_given_up_ends_no_work(
+    city: City, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Failing(Here):
+        def conclude(self, work: Work, **asked: Any) -> Conclusion:
+            if work.campaign == "paris":
+                raise CalculationFailed(Trace("InvalidFile", ()))
+            return super().conclude(work, **asked)
+
+    def unreadable(job: ClosingRecord) -> bool:
+        raise InvalidFile("the document of its newest round cannot be read")
+
+    watched = Watched(city.campaigns, Failing())
+    monkeypatch.setattr(watched.worker.jobs, "give_up", unreadable)
+    monkeypatch.setattr(city.store, "failed", lambda job: MOST_FAILURES)
+    lyon = City(campaign_settings(id="lyon", cell_km=2.0), store=city.store, clock=city.clock)
+    assert watched.worker.submit(closed(city))
+    assert [watched.next(), watched.next()] == ["estimate-failed"] * 2
+    assert watched.traces[-1].kind == "InvalidFile"
+    lyon.report(100)
+    lyon.campaigns.close("lyon")
+    for closing in tick(lyon.campaigns):
+        if closing.campaign == "lyon":
+            assert watched.worker.submit(closing)
+    assert watched.next() == "estimate-made"
+    assert watched.worker.stop(PATIENCE_S)
+
+
 def test_a_store_that_is_gone_for_a_moment_ends_no_estimate(city: City) -> None:
     class Flickering(Jobs):
         calls = 0

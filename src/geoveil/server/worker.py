@@ -429,11 +429,15 @@ class Worker:
         wait_s = 2.0 ** min(attempts.failures - 1, 16) if attempts.failures else 0.0
         attempts.failures += 1
         if counts and not self._stopping.is_set():
-            with suppress(StoreFailed, Problem):  # the campaign may have been deleted meanwhile
+            what = "preparation" if isinstance(job, PreparationRecord) else "estimate"
+            try:
                 if self._store.failed(job) >= MOST_FAILURES:
                     self.jobs.give_up(job)
-                    what = "preparation" if isinstance(job, PreparationRecord) else "estimate"
                     self._fault(f"{what}-given-up", Trace("GivenUp", ()))
+            except (StoreFailed, Problem):  # the campaign may have been deleted meanwhile
+                pass
+            except Exception as error:  # what no estimate can be made of may not be given up either
+                self._fault(f"{what}-failed", trace_of(error))
         self._put_off(attempts, min(LONGEST_WAIT_S, wait_s))
 
     def _claim(self, job: Job, attempts: _Attempts) -> None:
