@@ -368,12 +368,13 @@ def test_districts_that_take_long_are_worked_out_once_and_keep_nobody_waiting(
 def test_districts_that_fail_are_not_tried_again_by_every_reader(
     closed: InProcess, slow: Slow, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path = f"{CAMPAIGN}/map/districts"
+    path, told = f"{CAMPAIGN}/map/districts", []
+    monkeypatch.setattr(closed.service.log, "fault", lambda name, error: told.append(name))
     slow.may.set()
     slow.failure = Overloaded("it takes too long; ask for less")
     for _ in range(3):
         assert_problem(closed.get(path), "overloaded")
-    assert slow.asked == 1
+    assert (slow.asked, told) == (1, ["regions-failed"])
     closed.service.districts.clear()
     monkeypatch.setattr(dashboard, "AGAIN_S", 0.0)
     assert_problem(closed.get(path), "overloaded")
