@@ -179,7 +179,7 @@ async def _districts(service: Service, campaign: str) -> api.Regions | None:
 def _forget_failure(service: Service, key: Any, task: asyncio.Task[Any]) -> None:
     """Try again later, or at once where only the store failed."""
     failure = None if task.cancelled() else task.exception()
-    if isinstance(failure, Overloaded):  # no reader is told why
+    if isinstance(failure, Overloaded) and not service.closing.is_set():  # no reader is told why
         service.log.fault("regions-failed", failure)
     if failure is not None:
         later_s = 0.0 if isinstance(failure, StoreFailed) else AGAIN_S
