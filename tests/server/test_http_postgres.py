@@ -15,12 +15,14 @@ from dataclasses import replace
 from http.client import HTTPConnection
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import uvicorn
 
 from databases import Cluster, cluster
 from geoveil.errors import InvalidInput
+from geoveil.server import run
 from geoveil.server.logs import Log
 from geoveil.server.run import Server, Supervisor, bind, never
 from geoveil.server.settings import Settings
@@ -245,6 +247,30 @@ def test_a_process_that_is_killed_while_it_starts_is_no_puzzle(
     monkeypatch.setattr(supervisor, "_start", lambda number: (process, deaf))
     with pytest.raises(StoreFailed, match=f"a server process must start; {why}$"):
         supervisor.run(lambda: None)
+
+
+def test_processes_go_on_where_there_is_no_memory_for_the_one_that_was_killed(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    settings = Settings(processes=2, database="postgresql://host/name")
+    supervisor = Supervisor(settings, SimpleNamespace())  # type: ignore[arg-type]
+    killed, new = (SimpleNamespace(sentinel=n, exitcode=-9, join=lambda: None) for n in (7, 8))
+    asked, supervisor._started = [], [(killed, None)]  # type: ignore[list-item]
+
+    def start(place: int) -> Any:
+        asked.append(place)
+        if len(asked) < 4:
+            raise OSError("Cannot allocate memory")
+        return new, None
+
+    monkeypatch.setattr(run, "wait", lambda *_: [7])
+    monkeypatch.setattr(run, "_AGAIN_S", 0.0)
+    monkeypatch.setattr(supervisor, "_start", start)
+    supervisor._replace_dead()
+    assert (asked, supervisor._started) == ([0] * 4, [(new, None)])
+    assert (
+        capsys.readouterr().err.count('"process-failed"') == 2
+    )  # that it ended, and why it stays away
 
 
 @pytest.mark.parametrize("processes", [1, 2])

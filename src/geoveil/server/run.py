@@ -11,6 +11,7 @@ import socket
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Callable
 from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass, replace
@@ -42,6 +43,7 @@ _DOORS = 1 if sys.platform == "win32" else 16
 """So many new connections are taken in one turn of the event loop, which takes one at each socket: with one
 door, whoever connects often and keeps the loop busy has others wait outside. Windows has another loop."""
 _LOOK_S = 0.2
+_AGAIN_S = 1.0
 _SAID_WHY = 1
 """The exit status of a process whose own log says why it ended."""
 _OTHER_FILES = 256
@@ -99,7 +101,20 @@ class Supervisor:
                 if process.exitcode != _SAID_WHY:
                     log = Log(self._settings.log_level)
                     log.event("process-failed", level="error", exit=process.exitcode)
+                self._start_again(place)
+
+    def _start_again(self, place: int) -> None:
+        """As soon as there is memory for it, and files: until then the others go on without it."""
+        told = False
+        while not self._stopping:
+            try:
                 self._started[place] = self._start(place)
+                return
+            except OSError as error:
+                if not told:
+                    Log(self._settings.log_level).fault("process-failed", error)
+                told = True
+                time.sleep(_AGAIN_S)
 
     def _stop(self, number: int, frame: FrameType | None) -> None:
         """A signal ends all processes in order; a second one at once."""
