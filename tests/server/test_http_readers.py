@@ -365,6 +365,25 @@ def test_districts_that_take_long_are_worked_out_once_and_keep_nobody_waiting(
     assert slow.asked == 1
 
 
+def test_readers_who_wait_are_told_of_the_districts_that_they_asked_for(
+    closed: InProcess, slow: Slow
+) -> None:
+    """Not of those that are drawn when their turn has come."""
+    path, service = f"{CAMPAIGN}/map/districts", closed.service
+    slow.may.set()
+
+    async def taken_away() -> httpx.Response:
+        async with asyncio.TaskGroup() as tasks, service.district_turns:
+            asking = tasks.create_task(closed.client.get(path))
+            while not service.districts:
+                await asyncio.sleep(0.01)
+            assert service.store.keep_backdrop("lyon", None)
+        return asking.result()
+
+    assert closed.run(taken_away()).status_code == 200
+    assert_problem(closed.get(path), "not-offered")
+
+
 def test_districts_that_fail_are_not_tried_again_by_every_reader(
     closed: InProcess, slow: Slow, monkeypatch: pytest.MonkeyPatch
 ) -> None:

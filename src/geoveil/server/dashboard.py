@@ -154,7 +154,8 @@ async def districts_of_map(service: Service, request: Request) -> Response:
         if len(service.districts) >= _MOST_ANSWERS:
             under_way = {of: task for of, task in service.districts.items() if not task.done()}
             service.districts = under_way
-        service.districts[key] = task = asyncio.create_task(_districts(service, campaign))
+        work = _districts(service, campaign, backdrop)
+        service.districts[key] = task = asyncio.create_task(work)
         task.add_done_callback(partial(_forget_failure, service, key))
     try:
         async with asyncio.timeout(READER_S):
@@ -166,10 +167,9 @@ async def districts_of_map(service: Service, request: Request) -> Response:
     return answer(districts)
 
 
-async def _districts(service: Service, campaign: str) -> api.Regions | None:
+async def _districts(service: Service, campaign: str, backdrop: bytes | None) -> api.Regions | None:
     """What readers are told of districts: of one map after another, in as long as an estimate may take."""
     async with service.district_turns:
-        backdrop = await service.blocking(service.store.backdrop, campaign)
         areas = await service.working(districts_of, backdrop) if backdrop else []
         calculate = partial(service.district_calculator.answer, LARGE_LIMIT_S)
         ask = partial(service.working, calculate)
