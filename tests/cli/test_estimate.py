@@ -438,6 +438,7 @@ def test_cells_that_may_all_be_empty_are_said_to_be_hardly_known(folder: Path) -
         assert low is not None
         said[name] = "none of these is known not to be empty" in words, bool(low.any())
     assert said == {"noisy": (False, True), "few": (True, False)}
+    assert "which is per kilometre" in words  # ε per metre by mistake hides everybody everywhere
 
 
 def test_fakes_among_the_reports_are_looked_for_where_asked(

@@ -41,8 +41,9 @@ _RULES: dict[str, tuple[str, type]] = {
 _STOPS = "cross-validated[:FOLDS], certified[:TOLERANCE], change[:TOLERANCE] or steps:NUMBER"
 _SHOWN = 5
 _HARDLY_KNOWN = (
-    "none of these is known not to be empty; several cells together are known far better: ask for districts "
-    "(--zones), or have reports of larger cells drawn (--cell-km)"
+    "none of these is known not to be empty; several cells together are known better: ask for districts "
+    "(--zones), or have reports drawn of larger cells (--cell-km) or with less noise (--epsilon-per-km, "
+    "which is per kilometre)"
 )
 _ESTIMATING = 0.4
 """The part of the work before the error bars, roughly."""
