@@ -113,22 +113,10 @@ def test_between_positions_the_certificate_is_the_bound_of_the_law_with_its_slac
     assert (found.worst_place_km, found.epsilon) == (loss.place_km, None)
     assert "per km and 0." in found.found
     less = gv.certify(mechanism, claim=gv.BetweenPositions(1.0, loss.slack))
-    assert (less.holds, less.verdict) == (False, "does not hold")
+    assert (less.holds, less.verdict) == (False, "is not shown to hold")
     assert less.problem is not None
     assert re.match(r"a bound of ε = .* is more than ε = 1 per km", less.problem)
-    between = (found.seen_per_km + found.epsilon_per_km) / 2
-    assert 1.0 < found.seen_per_km < between < found.epsilon_per_km
-    unshown = gv.certify(mechanism, claim=gv.BetweenPositions(between, loss.slack))
-    assert (unshown.holds, unshown.verdict) == (False, "is not shown to hold")
-    assert "IS NOT SHOWN TO HOLD: a bound" in str(unshown)
-    wide = gv.certify(
-        mechanism, claim=gv.BetweenPositions(1.0, 50.0)
-    )  # more than all of the map loses
-    assert wide.verdict == "is not shown to hold"
-    silent = gv.Remapped(
-        mechanism, np.zeros(mechanism.report_count, dtype=np.int64)
-    )  # loses nothing
-    assert gv.certify(silent, claim=less.claimed).verdict == "is not shown to hold"
+    assert "IS NOT SHOWN TO HOLD: a bound" in str(less)
 
 
 @pytest.mark.parametrize("loss", [0.1, 1.0])

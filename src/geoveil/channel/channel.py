@@ -66,8 +66,6 @@ class PrivacyLoss:
     """Where the loss is between positions: what rounding adds to it, whatever their distance."""
     place_km: tuple[float, float] | None = None
     """The place around which positions lose most per km, east and north in the plane of the space."""
-    seen_per_km: float = 0.0
-    """What is lost per km around that place: a claim below it is broken, and not only not shown."""
     keeps: Callable[[BetweenPositions], bool] | None = None
     """What devices ask of a claim between positions: it may show one a little below the loss."""
 

@@ -362,7 +362,7 @@ class Remapped(ByParts, ManyChannels):
         if (loss := self.channel.closed_form_loss()) is None:
             return None
         how = f"{loss.how}, before a map"
-        return replace(loss, pair=None, exact=False, seen_per_km=0.0, how=how)
+        return replace(loss, pair=None, exact=False, how=how)
 
     def columns_from(self, inside: FloatArray, chosen: IntArray) -> FloatArray:
         before = self.channel.columns_from(inside, np.arange(self.map.size))

@@ -129,9 +129,8 @@ class PositionalElastic(Mechanism):
         proof, how = self.certificate, "a bound over all positions"
         east, north = (origin_km(self.space) + np.array(proof.worst_km)).tolist()
         return PrivacyLoss(
-            proof.epsilon_per_km, None, None, False, how,
-            self.slack, (east, north), proof.seen_per_km, self.law.keeps,
-        )  # fmt: skip
+            proof.epsilon_per_km, None, None, False, how, self.slack, (east, north), self.law.keeps
+        )
 
     @property
     def report_steps(self) -> IntArray | None:
