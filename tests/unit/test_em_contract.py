@@ -92,7 +92,7 @@ def test_joint_tallies_add() -> None:
     np.testing.assert_allclose(fit(together).distribution, fit(whole).distribution, atol=1e-12)
     with pytest.raises(InvalidInput, match="same channels, in one order"):
         whole + JointTally(channels[::-1], reports)
-    with pytest.raises(TypeError):
-        whole + channels[0].tally([1, 2])
-    with pytest.raises((TypeError, InvalidInput)):
-        channels[0].tally([1, 2]) + whole
+    single = channels[0].tally([1, 2])
+    for one, other in ((whole, single), (single, whole)):
+        with pytest.raises(InvalidInput, match="must be of one kind"):
+            one + other
