@@ -104,6 +104,16 @@ def test_a_rim_goes_round_grids_only() -> None:
         Area.from_dict(a_list()).centres(step=4, rim=1)
 
 
+def test_places_reach_as_far_as_a_plane_is_true_and_no_farther() -> None:
+    for axis in (0, 1):
+        points = np.array([[0, 0], [0, 0]])
+        points[1, axis] = 1_996  # 499 km
+        assert Area.of_places(PLANE, points, 1.0).centres(step=4, rim=0).size == 2
+        points[1, axis] += 8  # 501 km
+        with pytest.raises(InvalidInput, match=r"the list of places .* must reach at most 500 km"):
+            Area.of_places(PLANE, points, 1.0).centres(step=4, rim=0)
+
+
 @pytest.mark.parametrize("cell_km", [1e-3, 1e3, 1])
 def test_cells_at_the_limits_are_taken(cell_km: float) -> None:
     assert Area.from_dict(a_list(cell_km=cell_km)).cell_km == cell_km
