@@ -20,14 +20,14 @@ from typing import Any
 import pytest
 
 from client.crashes import Crash, Machine, everything_in, on
-from client.world import NOW_S, Collector, Eye, device, document, refused
+from client.world import NOW_S, PLACE, Collector, Eye, device, document, refused
 from geoveil.channel.guarantee import BetweenPositions
 from geoveil.client import Charge, Ledger, Refused, ledger_book
 from geoveil.client import ledger as durable
 from geoveil.client.budget import Limits
 from geoveil.client.ledger_book import MIGRATIONS, MOST_STEPS, Period, Round, moved_on
 from geoveil.client.network import Answer
-from geoveil.errors import InvalidInput
+from geoveil.errors import InvalidInput, RandomnessFailed
 from geoveil.position.whole_law import DRAW_BYTES
 from geoveil.randomness import SYSTEM, Randomness
 
@@ -507,6 +507,68 @@ def test_a_link_to_a_ledger_is_followed(path: Path, tmp_path: Path, content: byt
     assert Ledger(file).charges() == ledger.charges()
     assert b"7" * 64 not in everything_in(elsewhere)
     assert ledger.anchor.parent == path.parent
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="only some users may make links there")
+def test_links_that_lead_in_a_circle_lead_to_no_ledger(path: Path) -> None:
+    """Nothing takes their place, and nothing is begun beside them."""
+    path.symlink_to(path.with_name("other.db"))
+    path.with_name("other.db").symlink_to(path)
+    before = sorted(path.parent.iterdir())
+    caught = refused(Ledger, path)
+    assert (caught.reason, caught.detail) == ("ledger-unreadable", "a loop of links")
+    assert sorted(path.parent.iterdir()) == before
+
+
+class OfAnApp(Randomness):
+    """A source that does what it was told to, until it is mended."""
+
+    def __init__(self, does: Any) -> None:
+        self.does = does
+
+    def bytes(self, size: int) -> bytes:
+        if isinstance(self.does, Exception):
+            raise self.does
+        return SYSTEM.bytes(size) if self.does is None else self.does
+
+
+@pytest.mark.parametrize(
+    ("does", "said"),
+    [
+        (ValueError("of the app"), "(ValueError)"),
+        (sqlite3.OperationalError("of the app"), "(OperationalError)"),
+        (OSError("of the app"), "(OSError)"),
+        (b"short", "32 bytes"),
+        ("x" * 32, "32 bytes"),
+    ],
+    ids=repr,
+)
+def test_what_an_apps_own_randomness_does_is_no_fault_of_the_ledger(
+    does: Any, said: str, path: Path
+) -> None:
+    source = OfAnApp(does)
+    it = device(collector := Collector(), path, randomness=source)
+    for call in (lambda: it.report(**PLACE), lambda: it.ledger.ticket_seed(A, source)):
+        with pytest.raises(RandomnessFailed, match="source of randomness") as caught:
+            call()
+        assert said in str(caught.value)
+    assert (collector.attempts, it.history()) == ([], [])
+    source.does = None
+    assert it.report(**PLACE).acknowledged
+    assert len(it.ledger.ticket_seed(A, source) or b"") == 32
+
+
+@pytest.mark.parametrize("now_s", [float("nan"), float("inf"), -1.0])
+def test_a_time_that_is_none_is_no_fault_of_the_ledger(now_s: float, path: Path) -> None:
+    ledger = Ledger(path)
+    for call in (
+        lambda: ledger.spent("", now_s),
+        lambda: ledger.forget_ended(now_s),
+        lambda: ledger.open_campaign(A, Period("never", 0), now_s),
+        lambda: reported(ledger, now_s=now_s),
+    ):
+        assert reason(call) == "clock"
+    assert ledger.charges() == []
 
 
 @pytest.mark.parametrize(

@@ -16,11 +16,10 @@ from geoveil.channel.words import NEARBY_KM, between_places, explain_nearby
 from geoveil.client.budget import Limits, Spent, left_of, spent_in_words
 from geoveil.client.collector import Collector, Patience, check_promise
 from geoveil.client.ledger import Ledger
-from geoveil.client.ledger_book import Again, Charge, Period, Round, Totals, day_of
+from geoveil.client.ledger_book import Again, Charge, Period, Round, Totals, checked_time, day_of
 from geoveil.client.location import Beyond, Locate, Whereabouts, end_of_trip, in_words, whereabouts
 from geoveil.client.network import Address, Network, Transport
 from geoveil.client.refusal import REASONS, Refused, Unacknowledged, without_frames
-from geoveil.document.slots import LATEST_S
 from geoveil.document.wire import MechanismDocument
 from geoveil.errors import InvalidInput, RandomnessFailed
 from geoveil.position.whole_law import DRAW_BYTES
@@ -366,10 +365,7 @@ class Device:
         return document, current
 
     def _now_s(self) -> float:
-        now_s = float(self._clock())
-        if not 0 <= now_s <= LATEST_S:
-            raise Refused("clock")
-        return now_s
+        return checked_time(float(self._clock()))
 
     @without_frames
     def _delivered(self, charge: Charge, totals: Totals | None = None) -> Receipt:

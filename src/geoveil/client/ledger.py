@@ -5,6 +5,7 @@ Each change is one transaction, synced before it is answered, among any number o
 
 from __future__ import annotations
 
+import os
 import sqlite3
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, closing, contextmanager
@@ -24,7 +25,6 @@ from geoveil.client.ledger_files import (
     write_durably,
 )
 from geoveil.client.refusal import Refused, without_frames
-from geoveil.document.ticket import SEED_BYTES
 from geoveil.files import file_name
 from geoveil.randomness import SYSTEM, Randomness
 
@@ -199,7 +199,7 @@ class Ledger:
             earlier = tables.reported(book, campaign, Period("never", 0), "")
             if earlier is not None and earlier.state != "sent":
                 return None
-            new = (campaign, randomness.bytes(SEED_BYTES))
+            new = (campaign, tables.secret_bytes(randomness))
             book.execute("INSERT INTO ticket VALUES (?, ?, NULL) ON CONFLICT DO NOTHING", new)
             statement = "SELECT seed FROM ticket WHERE campaign = ?"
             return bytes(memoryview(book.execute(statement, (campaign,)).fetchone()[0]))
@@ -278,7 +278,9 @@ class Ledger:
 
     def _beside(self, ending: str) -> Path:
         """A file beside the ledger's, also where the path is a link to that."""
-        file = self.path.resolve()
+        file = Path(os.path.realpath(self.path))
+        if file.is_symlink():
+            raise Refused("ledger-unreadable", "a loop of links")
         return file.with_name(file.name + ending)
 
     def _locked(self) -> AbstractContextManager[None]:

@@ -17,10 +17,14 @@ from typing import Any, Literal, get_args, get_type_hints
 from geoveil.channel.guarantee import BetweenPositions, GeoIndistinguishability, as_written
 from geoveil.client.budget import Limits, Spent
 from geoveil.client.refusal import Refused
+from geoveil.document.slots import LATEST_S
+from geoveil.errors import GeoveilError, RandomnessFailed
 from geoveil.randomness import Randomness
 
 MOST_STEPS = 4096
 """A key is moved on by no more than this; a report farther ahead begins with a new one."""
+SECRET_BYTES = 32
+"""Of a key, and of what a ticket is made from."""
 DAY_S = 86_400
 YEAR_DAYS = 365
 
@@ -281,9 +285,16 @@ def ticket(book: sqlite3.Connection, campaign: str) -> bytes | None:
     return None if row is None or row[0] is None else bytes(memoryview(row[0]))
 
 
+def checked_time(now_s: float) -> float:
+    """A time that a clock may tell, in seconds since 1970."""
+    if not 0 <= now_s <= LATEST_S:
+        raise Refused("clock")
+    return now_s
+
+
 def day_of(now_s: float) -> int:
     """The day (UTC) of a time."""
-    return int(now_s // DAY_S)
+    return int(checked_time(now_s) // DAY_S)
 
 
 def spent(book: sqlite3.Connection, origin: str, now_s: float) -> Spent:
@@ -324,13 +335,29 @@ def check(book: sqlite3.Connection, current: Round, limits: Limits, now_s: float
 # --- Keys: they make the reports of one number and of all later ones, and only move forward
 
 
+def secret_bytes(randomness: Randomness) -> bytes:
+    """32 random bytes; what an app's own source does instead is no fault of the ledger."""
+    try:
+        data: Any = randomness.bytes(SECRET_BYTES)
+    except GeoveilError:
+        raise
+    except Exception as failure:
+        why = type(failure).__name__
+        raise RandomnessFailed(
+            f"the source of randomness failed ({why}); nothing was drawn"
+        ) from None
+    if not isinstance(data, bytes) or len(data) != SECRET_BYTES:
+        raise RandomnessFailed("the source of randomness must give 32 bytes; nothing was drawn")
+    return data
+
+
 def open_campaign(
     book: sqlite3.Connection, name: str, period: Period, randomness: Randomness
 ) -> None:
     """A key for a campaign that the ledger does not know yet: the earlier, the more copies have it."""
     row = book.execute("SELECT 1 FROM campaign WHERE name = ?", (name,)).fetchone()
     if row is None:
-        values = (name, period.again, period.number, randomness.bytes(32))
+        values = (name, period.again, period.number, secret_bytes(randomness))
         book.execute("INSERT INTO campaign (name, again, next, key) VALUES (?, ?, ?, ?)", values)
 
 
@@ -340,7 +367,7 @@ def key(book: sqlite3.Connection, campaign: str, period: Period, randomness: Ran
     statement = "SELECT again, next, key FROM campaign WHERE name = ?"
     again, least, secret = book.execute(statement, (campaign,)).fetchone()
     if secret is None or again != period.again or not 0 <= period.number - least <= MOST_STEPS:
-        least, secret = period.number, randomness.bytes(32)
+        least, secret = period.number, secret_bytes(randomness)
         changed = (period.again, least, secret, campaign)
         book.execute("UPDATE campaign SET again = ?, next = ?, key = ? WHERE name = ?", changed)
     return moved_on(secret, period.number - least)
@@ -376,8 +403,9 @@ def move_on(book: sqlite3.Connection, campaign: str, period: Period) -> None:
 
 def forget_ended(book: sqlite3.Connection, now_s: float) -> None:
     """Erase the keys of campaigns whose last document has expired, and which documents were checked."""
-    erase(book, "expires_s <= ?", math.floor(now_s))
-    book.execute("DELETE FROM certified WHERE expires_s <= ?", (math.floor(now_s),))
+    second = math.floor(checked_time(now_s))
+    erase(book, "expires_s <= ?", second)
+    book.execute("DELETE FROM certified WHERE expires_s <= ?", (second,))
 
 
 def erase(book: sqlite3.Connection, which: str, value: Any) -> None:
