@@ -299,3 +299,23 @@ def test_no_command_writes_over_a_file_that_it_reads(line: str) -> None:
     result = run(*line.split())
     assert result.exit_code == 2
     assert "(f.json) must not be the same file as f.json" in result.stderr
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        ["audit", "-", "--prior", "-"],
+        ["estimate", "-", "-o", "map.csv", "--mechanism", "-"],
+        ["flows", "-", "-o", "flows.csv", "--mechanism", "-"],
+        ["evaluate", "-", "--truth", "-"],
+        ["obfuscate", "-", "-o", "noisy.csv", "--mechanism", "-"],
+        ["release", "-", "--prior", "-", "--multiplier", "1"],
+    ],
+)
+def test_only_one_file_can_be_the_pipe(
+    asked: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    run = CliRunner().invoke(program, asked, input="{}")
+    assert run.exit_code == 2
+    assert "only one input can come from a pipe; name a file for the other" in run.stderr

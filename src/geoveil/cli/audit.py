@@ -14,8 +14,8 @@ from geoveil.arrays import FloatArray, uniform
 from geoveil.channel.certificate import promising
 from geoveil.channel.words import rounded_down
 from geoveil.cli import choice, prior_file
+from geoveil.cli import options as shared
 from geoveil.cli.console import Console, Screen, two_columns
-from geoveil.cli.options import machine_options
 from geoveil.client.network import Address, Network, Unreachable
 from geoveil.client.refusal import REASONS, Refused
 from geoveil.document.canonical import json_number
@@ -31,7 +31,7 @@ _GAIN_CELLS = 2048
 
 
 @click.command()
-@click.argument("document", metavar="MECHANISM.json|LINK")
+@click.argument("document", type=shared.INPUT, metavar="MECHANISM.json|LINK")
 @click.option("--draws", type=click.IntRange(min=1000), default=200_000, show_default=True,
               help="Reports drawn through the public sampler.")  # fmt: skip
 @click.option(
@@ -44,7 +44,7 @@ _GAIN_CELLS = 2048
 @click.option("--gain", "with_gain", is_flag=True,
               help="Show how far fake reports reach; takes a minute at 90 cells "
               "where nearly everybody is in one of them, else at 500.")  # fmt: skip
-@machine_options
+@shared.machine_options
 @click.pass_context
 def command(
     context: click.Context, document: str, draws: int, false_alarm: float, prior: prior_file.PriorFile | None,

@@ -12,7 +12,7 @@ import click
 
 import geoveil as gv
 from geoveil.channel.words import NEARBY_KM, explain, explain_trip, spend_in_words
-from geoveil.cli.options import Decorator, between_option, together
+from geoveil.cli.options import INPUT, Decorator, between_option, together
 from geoveil.document.canonical import document_id
 from geoveil.document.saved import AnyMechanism, mechanism_to_dict
 from geoveil.mechanism import MECHANISMS
@@ -43,7 +43,7 @@ def mechanism_options(names: Iterable[str]) -> Decorator:
     """``--mechanism``, one of ``names``, and its promise; the command gets both as ``choice``."""
     return together(
         click.option(
-            "--mechanism", default=ELASTIC, show_default=True, metavar="NAME",
+            "--mechanism", type=INPUT, default=ELASTIC, show_default=True, metavar="NAME",
             help=f"One of {', '.join(names)}; or the file of a mechanism document, - for a pipe.",
         ),
         *(click.option(_flag(name), type=float, help=text) for name, text in PROMISES.items()),

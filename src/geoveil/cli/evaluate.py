@@ -51,9 +51,14 @@ class TrueShares:
 
 
 @click.command()
-@click.argument("estimate", metavar="ESTIMATE")
+@click.argument("estimate", type=shared.INPUT, metavar="ESTIMATE")
 @click.option(
-    "--truth", "source", required=True, metavar="FILE", help="The true places, or shares."
+    "--truth",
+    "source",
+    type=shared.INPUT,
+    required=True,
+    metavar="FILE",
+    help="The true places, or shares.",
 )
 @shared.outside_option
 @shared.plot_option("Draw truth and estimate as maps")

@@ -43,8 +43,6 @@ class Request:
         """Refuse names that cannot be, before anything is read."""
         rows, needs_box = self.rows, self.choice.needs_box
         rows.check_engine()
-        if rows.source == self.choice.name == PIPE:
-            raise click.UsageError("only one input can come from a pipe; name a file for the other")
         folder = rows.where.is_dataset(rows.source)
         format_of(rows.source, rows.reading.format, folder=folder)
         format_of(self.output, rows.reading.format, writing=True)
@@ -122,7 +120,7 @@ class Request:
 def _request_options(output: str, names: Iterable[str]) -> shared.Decorator:
     """What both commands take; ``names`` are the mechanisms."""
     return shared.together(
-        click.argument("source", metavar="IN"),
+        click.argument("source", type=shared.INPUT, metavar="IN"),
         shared.output_option(output),
         choices.mechanism_options(names),
         shared.row_options,

@@ -18,6 +18,7 @@ import click
 from click.core import ParameterSource
 
 from geoveil.engine.engines import Engine, LocalEngine, usable_for
+from geoveil.files import PIPE
 from geoveil.plot.maps import picture_kind
 from geoveil.position.positional import Placed
 from geoveil.space import Grid, Hexagons, Outside
@@ -89,6 +90,21 @@ class Numbers(click.ParamType):  # type: ignore[type-arg]  # generic in click 8.
 
 
 BOX = Numbers("S,W,N,E", "must be four numbers: south,west,north,east in degrees", 4)
+
+
+class Input(click.ParamType):  # type: ignore[type-arg]  # generic in click 8.2 only
+    """The name of a file to read; - is standard input, which only one file of a command can be."""
+
+    name = "text"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        piped = {} if ctx is None else ctx.meta
+        if value == PIPE and piped.setdefault("geoveil.piped", param) is not param:
+            self.fail("only one input can come from a pipe; name a file for the other", param, ctx)
+        return str(value)
+
+
+INPUT = Input()
 
 
 def _one_mark(context: click.Context, parameter: click.Parameter, value: str) -> str:
@@ -386,7 +402,7 @@ def _each_once(
 
 
 inputs_argument = click.argument(
-    "sources", metavar="IN...", nargs=-1, required=True, callback=_each_once
+    "sources", type=INPUT, metavar="IN...", nargs=-1, required=True, callback=_each_once
 )
 
 
@@ -421,7 +437,7 @@ def alarm_option(what: str) -> Decorator:
 
 
 mechanism_file_option = click.option(
-    "--mechanism", metavar="FILE",
+    "--mechanism", type=INPUT, metavar="FILE",
     help="Document of the mechanism that made the reports, where IN does not carry it.",
 )  # fmt: skip
 

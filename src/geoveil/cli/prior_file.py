@@ -9,7 +9,7 @@ import numpy as np
 
 from geoveil.arrays import FloatArray, IntArray, prior_over
 from geoveil.cli.console import Console
-from geoveil.cli.options import Area, Decorator, together
+from geoveil.cli.options import INPUT, Area, Decorator, together
 from geoveil.errors import InvalidFile, number_of
 from geoveil.space.space import MapSpace, Space
 from geoveil.table import results, streamed
@@ -147,7 +147,7 @@ def prior_options(help: str, *, required: bool = False) -> Decorator:
         return None if source is None else PriorFile(source, column)
 
     return together(
-        click.option("--prior", "source", required=required, metavar="FILE", help=help),
+        click.option("--prior", "source", type=INPUT, required=required, metavar="FILE", help=help),
         click.option("--column", metavar="NAME",
                      help="Column of the prior's amounts, such as population; share unless given."),
         name="prior", make=build,

@@ -263,8 +263,6 @@ class Request:
         self._check_kind()
         sources = [self.source, *(name for name in (self.prior, self.history) if name is not None)]
         targets = [name for name in (self.output, self.personal, self.plot) if name is not None]
-        if sources.count(PIPE) > 1:
-            raise click.UsageError("only one of the tables can come from a pipe")
         if targets.count(PIPE) > 1:
             raise click.UsageError("only one output can go to a pipe; name a file for the others")
         for number, target in enumerate(targets):
@@ -384,12 +382,13 @@ def _merging(text: str, places: tuple[str, ...]) -> tuple[str, list[str]]:
 
 
 @click.command()
-@click.argument("source", metavar="COUNTS")
+@click.argument("source", type=shared.INPUT, metavar="COUNTS")
 @shared.output_option("Where the released counts go; standard output unless given, with --json into "
                       "its document.", required=False)  # fmt: skip
-@click.option("--prior", metavar="FILE",
+@click.option("--prior", type=shared.INPUT, metavar="FILE",
               help="Where people are likely to be, by place or by person.")  # fmt: skip
-@click.option("--history", metavar="FILE", help="Past counts, or past visits of people, instead.")
+@click.option("--history", type=shared.INPUT, metavar="FILE",
+              help="Past counts, or past visits of people, instead.")  # fmt: skip
 @click.option("--multiplier", type=float,
               help="λ: how much an error of one person weighs, in nats.")  # fmt: skip
 @click.option("--distortion", type=float,
