@@ -180,8 +180,12 @@ def test_merged_places_pipes_seeds_and_pictures(folder: Path) -> None:
         (COUNTS.replace("5", "4"), None, "must sum to 8"),
         (COUNTS.replace("6", "x"), None, "must hold numbers only; row 1"),
         ('place,a\nx,"1,204"\ny,812\nz,3\n', None, "numbers only; row 1 does not: write them with"),
-        ("place,a\nx,812\ny,1.000\nz,3\n", None, "row 2 seems to have a mark for thousands"),
-        (None, "place,u\npark,800\nstation,1.500\nmarket,3\n", "row 2 seems to have a mark"),
+        (
+            "place,a\nx,812\ny,1.000\nz,3\n",
+            None,
+            "may mark thousands, as in row 2; write 1.204 as 1204",
+        ),
+        (None, "place,u\npark,800\nstation,1.500\nmarket,3\n", "may mark thousands, as in row 2"),
         (COUNTS.replace("market", "station"), None, "name each place once"),
         ("place,a,a\nx,1,2\ny,2,1\n", None, "different names"),
         ("place\nx\n", None, "a column of counts for each timestamp"),
@@ -214,6 +218,20 @@ def test_bad_tables_are_one_line_and_nothing_is_written(
     assert any(part in result.stderr for part in said.split("|"))
     assert not target.exists()
     assert not personal.exists()
+
+
+@pytest.mark.parametrize(("first", "second"), [("1.204", "2.310"), ("1.204", "812")])
+def test_averages_of_the_past_are_told_from_thousands(
+    folder: Path, first: str, second: str
+) -> None:
+    past = folder / "history.csv"
+    asked = [folder / "counts.csv", "--history", past, "--multiplier", 1]
+    past.write_text(f"place,past\nstation,{first}\nmarket,{second}\npark,3.000\n")
+    refused = run(*asked)
+    assert refused.exit_code == 2
+    assert "write 1.204 as 1204 where they do, and as 1.2040 where they are" in refused.stderr
+    past.write_text(past.read_text().replace("1.204", "1.2040"))
+    done(*asked)
 
 
 @pytest.mark.parametrize(

@@ -104,8 +104,10 @@ def is_text(kind: pa.DataType) -> bool:
     return "string" in str(kind) or str(kind) in ("binary", "large_binary", "binary_view")
 
 
-def marked_row(columns: Sequence[pa.Array]) -> int | None:
+def marked_row(columns: Sequence[pa.Array], *, alone: bool = False) -> int | None:
     """The first text with a point for thousands, where all look like whole numbers: 1.204 beside 812.
+
+    With ``alone`` also where all have one: 1.204 beside 2.310.
 
     >>> [marked_row([arrow_texts(texts)]) for texts in (["812", "1.204"], ["812", "81.2"])]
     [1, None]
@@ -117,7 +119,7 @@ def marked_row(columns: Sequence[pa.Array]) -> int | None:
     values = pa.chunked_array(texts, pa.binary())
     whole = pc.match_substring_regex(values, r"^\s*[0-9]{1,3}\s*$")
     marked = pc.match_substring_regex(values, r"^\s*[1-9][0-9]{0,2}\.[0-9]{3}\s*$")
-    if not (pc.any(whole).as_py() and pc.all(pc.or_(whole, marked)).as_py()):
+    if not ((alone or pc.any(whole).as_py()) and pc.all(pc.or_(whole, marked)).as_py()):
         return None
     row = int(pc.index(marked, pa.scalar(True)).as_py())
     return None if row < 0 else row

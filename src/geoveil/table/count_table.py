@@ -148,7 +148,7 @@ class _Columns:
     def numbers(self, name: str, *, counts: bool = False) -> FloatArray:
         """A column as numbers; the first row that holds none is named.
 
-        Marks for thousands are refused in ``counts``, and in what is no probability.
+        Points that may be marks for thousands are refused in ``counts``, and in what is no probability.
         """
         written = self._table.column(name).combine_chunks()
         values = numbers(written)
@@ -158,11 +158,11 @@ class _Columns:
                 f"column {name!r} of {self.path} must hold numbers only; row {wrong[0] + 1} does not: write "
                 "them with a decimal point, and without marks for thousands"
             )
-        row = marked_row([written])
+        row = marked_row([written], alone=counts)
         if row is not None and (counts or values.max() > 1.0):
             raise InvalidFile(
-                f"column {name!r} of {self.path} must hold numbers only; row {row + 1} seems to have a "
-                "mark for thousands"
+                f"column {name!r} of {self.path} must not have points that may mark thousands, as in row "
+                f"{row + 1}; write 1.204 as 1204 where they do, and as 1.2040 where they are decimal"
             )
         return values
 
