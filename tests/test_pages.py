@@ -100,3 +100,18 @@ def test_nothing_is_inline_and_nothing_comes_from_elsewhere(built: Path) -> None
         assert not re.search(r"<script(?![^>]*\ssrc=)|<style|\sstyle=|\son\w+=|//", text), page
         for address in re.findall(r'(?:src|href)="([^"]*)"', text):
             assert (page.parent / address).resolve().is_relative_to(built / "assets"), address
+
+
+def test_the_scripts_of_the_pictures_look_for_words_that_are_there() -> None:
+    folders = (node_tools.PAGES / "src", Path(__file__).parents[1] / "src" / "geoveil")
+    files = [
+        each
+        for folder in folders
+        for each in folder.rglob("*")
+        if each.suffix in {".ts", ".html", ".py"}
+    ]
+    source = "".join(each.read_text(encoding="utf-8") for each in files)
+    scripts = "".join(each.read_text(encoding="utf-8") for each in node_tools.PAGES.glob("*.mjs"))
+    wanted = re.findall(r'getBy(?:Text|Label)\("([^"]+)"', scripts)
+    assert len(wanted) >= 5
+    assert [each for each in wanted if each not in source] == []

@@ -16,7 +16,7 @@ const districts = async (page) => {
 };
 const form = async (page) => {
     await page.getByLabel("Name, as people will see it").fill("Manhattan on foot");
-    await page.getByText("City limits, streets and coast").click();
+    await page.getByText("City limits or places, streets and coast").click();
     await page.locator("#limits").setInputFiles({
         name: "manhattan.geojson",
         mimeType: "application/geo+json",
