@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -372,9 +373,11 @@ class CountingStore(MemoryStore):
         self.asked += 1
         return super().round_of(mechanism)
 
-    def rounds(self, campaign: str, since: int = 0) -> list[RoundRecord]:  # and so the last one
+    def rounds(  # and so the last one
+        self, campaign: str, numbers: Iterable[int] | None = None
+    ) -> list[RoundRecord]:
         self.asked += 1
-        return super().rounds(campaign, since)
+        return super().rounds(campaign, numbers)
 
     def progress(self, campaign: str) -> Progress:
         return MemoryStore.progress(self.copy(), campaign)

@@ -670,7 +670,17 @@ def test_a_trusted_first_round_is_in_every_attempt_as_it_closed(
     city.campaigns.close("paris")
     (closing,) = city.store.closings()
     for failures, used in ((1, {1, 2, 3, 4, 5, 6}), (2, {2, 6})):
-        work = Jobs(city.campaigns).work(replace(closing, failures=failures))
+        read: list[set[int]] = []  # and nothing of any other, however many there are
+        reading = city.store.rounds
+
+        def noted(campaign: str, numbers: set[int]) -> Any:
+            read.append(numbers)  # noqa: B023
+            return reading(campaign, numbers)  # noqa: B023
+
+        with monkeypatch.context() as patch:
+            patch.setattr(city.store, "rounds", noted)
+            work = Jobs(city.campaigns).work(replace(closing, failures=failures))
+        assert read == [used] == [set(work.counts)]
         assert work.seed is not None
         assert (work.seed[0], work.seed[1].sum(), set(work.documents)) == (2, 600, used)
     body = msgspec.json.decode(conclude(work).body)

@@ -294,6 +294,36 @@ class StoreContract:
         assert counts(store) == {1: [2, 1], 2: [1, 0]}
         assert counts_at(store, 2) == {1: [1, 1], 2: [1, 0]}
 
+    def test_a_closing_is_read_by_the_rounds_that_are_needed(self, store: Store) -> None:
+        start(store, cells=2)
+        for number, reported in ((1, 1), (2, None), (3, 3), (4, 1)):
+            if number > 1:
+                assert store.replace_document(
+                    a_round(number=number, cells=2), after=number - 1, at_s=500
+                )
+            if reported is not None:
+                store.add([Upload("paris", reported, device_id(number), 1)])
+        assert store.close_round("paris", 4, minimum=0, at_s=600) is False  # nobody reported in it
+        store.add([Upload("paris", 4, device_id(5), 0)])
+        assert store.close_round("paris", 4, minimum=1, at_s=600)
+        assert store.publish(estimate_of("paris", 4), a_round(number=5, cells=2))
+        store.add([Upload("paris", number, device_id(10 + number), 0) for number in (2, 5)])
+        assert store.close_round("paris", 5, minimum=1, at_s=700)
+        assert store.reported_rounds("paris", 4) == [1, 3, 4]
+        assert store.reported_rounds("paris", 5) == [1, 2, 3, 4, 5]
+        assert store.reported_rounds(MISSING, 4) == []
+        some = store.closing_counts("paris", 4, {5, 3, 2, 77})
+        assert {number: plain(by_cell) for number, by_cell in some.items()} == {
+            2: [0, 0],
+            3: [0, 1],
+        }
+        pairs = store.closing_pairs("paris", 5, [5, 2])
+        assert {number: rows.tolist() for number, rows in pairs.items()} == {
+            2: [[0, 1]],
+            5: [[0, 1]],
+        }
+        assert [one.number for one in store.rounds("paris", [4, 2, 9])] == [2, 4]
+
     def test_closings_wait_oldest_first(self, store: Store) -> None:
         for name, at_s in (("rome", 900), ("oslo", 700), ("bonn", 900)):
             start(store, name)

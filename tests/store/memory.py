@@ -414,12 +414,13 @@ class MemoryStore:
         with self._lock:
             return self._campaigns.pop(campaign, None) is not None
 
-    def rounds(self, campaign: str, since: int = 0) -> list[RoundRecord]:
-        """All rounds of a campaign from a number on, oldest first, with their totals now."""
+    def rounds(self, campaign: str, numbers: Iterable[int] | None = None) -> list[RoundRecord]:
+        """All rounds of a campaign, or those of these numbers, oldest first, with their totals now."""
         with self._lock:
             kept = self._campaigns.get(campaign)
             every = [one.now() for one in kept.rounds] if kept else []
-            return [each for each in every if each.number >= since]
+            wanted = None if numbers is None else set(numbers)
+            return [each for each in every if wanted is None or each.number in wanted]
 
     def last_round(self, campaign: str) -> RoundRecord | None:
         """The newest round of a campaign."""
@@ -521,15 +522,26 @@ class MemoryStore:
             ]
             return sorted(waiting, key=lambda closing: closing.closed_at_s)
 
-    def closing_counts(self, campaign: str, number: int) -> dict[int, IntArray]:
+    def reported_rounds(self, campaign: str, number: int) -> list[int]:
+        """The rounds that had reports when a round closed, oldest first."""
+        counts = self.closing_counts(campaign, number)
+        return sorted(each for each, found in counts.items() if found.any())
+
+    def closing_counts(
+        self, campaign: str, number: int, rounds: Iterable[int] | None = None
+    ) -> dict[int, IntArray]:
         """Round number → counts by cell, as they were when a round closed."""
         with self._lock:
             kept = self._campaigns.get(campaign)
-            return dict(kept.at_closings[number]) if kept else {}
+            counts = kept.at_closings.get(number, {}) if kept else {}
+            wanted = counts.keys() if rounds is None else counts.keys() & set(rounds)
+            return {each: counts[each] for each in sorted(wanted)}
 
-    def closing_pairs(self, campaign: str, number: int) -> dict[int, IntArray]:
+    def closing_pairs(
+        self, campaign: str, number: int, rounds: Iterable[int] | None = None
+    ) -> dict[int, IntArray]:
         """The same as rows of number and count, of the reports that came."""
-        counts = self.closing_counts(campaign, number)
+        counts = self.closing_counts(campaign, number, rounds)
         return {
             each: np.stack([np.flatnonzero(found), found[found > 0]], axis=1)
             for each, found in counts.items()

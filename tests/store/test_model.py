@@ -225,7 +225,7 @@ class Comparison:
         self.both(everything_waiting)
         for name in CAMPAIGNS:
             self.both(lambda store, name=name: store.rounds(name))
-            self.both(lambda store, name=name: store.rounds(name, 2))
+            self.both(lambda store, name=name: store.rounds(name, [3, 2]))
             self.both(lambda store, name=name: store.round_times(name))
             self.both(lambda store, name=name: store.progress(name))
             self.both(lambda store, name=name: store.preparation(name))
@@ -250,6 +250,8 @@ def everything_waiting(store: Store) -> list[object]:
             one,
             one.claimed_until_s,
             {n: plain(c) for n, c in store.closing_counts(one.campaign, one.round).items()},
+            store.reported_rounds(one.campaign, one.round),
+            {n: plain(c) for n, c in store.closing_counts(one.campaign, one.round, [2]).items()},
         )
         for one in store.closings()
     ]

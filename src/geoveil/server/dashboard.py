@@ -262,9 +262,8 @@ def evidence_of(campaigns: Campaigns, campaign: str, number: int | None = None) 
     body = read_body(record.body)
     reports = {entry["round"]: entry["reports"] for entry in body["rounds"]}
     used = {*reports, *body.get("drift", {}).get("waiting", ())}  # error bars hold what those say
-    counts = campaigns.store.closing_counts(campaign, record.round)
-    since = min(used, default=0)
-    rounds = [round_ for round_ in campaigns.store.rounds(campaign, since) if round_.number in used]
+    counts = campaigns.store.closing_counts(campaign, record.round, used)
+    rounds = campaigns.store.rounds(campaign, used)
     if not used <= counts.keys() & {round_.number for round_ in rounds}:
         raise Problem("unknown-campaign", "the campaign was deleted meanwhile")
     old = [round_.number for round_ in rounds if VERSION_1 in round_.document]

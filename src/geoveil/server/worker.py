@@ -84,16 +84,15 @@ class Jobs:
         if isinstance(job, PreparationRecord):
             return Preparing(job, settings, int(self._campaigns.clock()))
         campaign, store = job.campaign, self._store
-        counted = store.closing_pairs if settings.trips else store.closing_counts
-        counts = counted(campaign, job.round)
-        filled = [number for number in sorted(counts) if counts[number].any()]
+        filled = store.reported_rounds(campaign, job.round)
         before = store.estimate(campaign)
         estimate = None if before is None or settings.trips else read_body(before.body)
         newest = set(newest_rounds(filled, estimate, job.failures))
         seed = self._seed(job) if settings.trusted_seed else None
         newest |= set() if seed is None else {seed[0]}
-        since = min(newest, default=0)
-        rounds = [round_ for round_ in store.rounds(campaign, since) if round_.number in newest]
+        counted = store.closing_pairs if settings.trips else store.closing_counts
+        counts = counted(campaign, job.round, newest)
+        rounds = store.rounds(campaign, newest)
         documents = {round_.number: round_.document for round_ in rounds}
         return Work(
             campaign,
@@ -118,9 +117,9 @@ class Jobs:
         waiting = (other.round for other in store.closings() if other.campaign == campaign)
         closed = {*store.estimated_rounds(campaign), *store.given_up(campaign), *waiting}
         first = min(closed, default=closing.round)
-        counts = store.closing_counts(campaign, first)
-        alone = not any(some.any() for number, some in counts.items() if number != first)
-        return (first, counts[first]) if alone and first != closing.round else None
+        if first == closing.round or store.reported_rounds(campaign, first) != [first]:
+            return None
+        return first, store.closing_counts(campaign, first, [first])[first]
 
     def publish(self, work: AnyWork, outcome: Outcome) -> bool:
         """Keep what a job led to; ``False`` where another process has, or another preparation is wanted.

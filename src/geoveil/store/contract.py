@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import asdict
 from typing import Any, ClassVar, TypeVar
@@ -200,10 +200,18 @@ class Store(ABC):
                 run(statement, **key)
         return False
 
-    def rounds(self, campaign: str, since: int = 0) -> list[records.RoundRecord]:
-        """All rounds of a campaign from a number on, oldest first, with their totals now."""
-        statement = f"{sql.ROUND} WHERE c.id = :campaign AND r.number >= :since ORDER BY r.number"
-        return self._every(records.RoundRecord, statement, campaign=campaign, since=since)
+    def rounds(
+        self, campaign: str, numbers: Iterable[int] | None = None
+    ) -> list[records.RoundRecord]:
+        """All rounds of a campaign, or those of these numbers, oldest first, with their totals now."""
+        statement = f"{sql.ROUND} WHERE c.id = :campaign"
+        if numbers is None:
+            statement = f"{statement} ORDER BY r.number"
+            return self._every(records.RoundRecord, statement, campaign=campaign)
+        statement = f"{statement} AND r.number = :number"
+        with self.reading() as run:
+            found = (run(statement, campaign=campaign, number=number) for number in sorted(numbers))
+            return [records.RoundRecord(*row) for rows in found for row in rows]
 
     def round_times(self, campaign: str) -> list[records.RoundTimes]:
         """All rounds of a campaign without their documents, oldest first."""
@@ -275,18 +283,26 @@ class Store(ABC):
         """Closed rounds that wait for their estimate, oldest first."""
         return self._every(records.ClosingRecord, sql.CLOSINGS)
 
-    def closing_counts(self, campaign: str, number: int) -> dict[int, IntArray]:
-        """Round number → counts by cell, as they were when round ``number`` closed."""
-        with self.reading() as run:
-            return sql.counts_at(run, campaign, number)
+    def reported_rounds(self, campaign: str, number: int) -> list[int]:
+        """The rounds that had reports when round ``number`` closed, oldest first."""
+        return [row[0] for row in self._read(sql.REPORTED, campaign=campaign, number=number)]
 
-    def closing_pairs(self, campaign: str, number: int) -> dict[int, IntArray]:
+    def closing_counts(
+        self, campaign: str, number: int, rounds: Iterable[int] | None = None
+    ) -> dict[int, IntArray]:
+        """Round number → counts by cell, as they were when round ``number`` closed; of ``rounds`` or all."""
+        with self.reading() as run:
+            return sql.counts_at(run, campaign, number, rounds)
+
+    def closing_pairs(
+        self, campaign: str, number: int, rounds: Iterable[int] | None = None
+    ) -> dict[int, IntArray]:
         """Round number → (k, 2): the reports that came until round ``number`` closed, and how often each.
 
         For trips, whose pairs are too many to count each in a place of its own.
         """
         with self.reading() as run:
-            return sql.pairs_at(run, campaign, number)
+            return sql.pairs_at(run, campaign, number, rounds)
 
     def publish(
         self, estimate: records.EstimateRecord, following: records.RoundRecord | None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Protocol
 
@@ -46,19 +46,24 @@ ROUND_KEY = """
     (SELECT r.key FROM round r JOIN campaign c ON c.key = r.campaign_key
      WHERE c.id = :campaign AND r.number = :number)
 """
-_SIZES = """
-    SELECT r.number, r.cells FROM round r JOIN campaign c ON c.key = r.campaign_key
-    WHERE c.id = :campaign ORDER BY r.number
+_NUMBERS = """
+    SELECT r.number FROM round r JOIN campaign c ON c.key = r.campaign_key
+    WHERE c.id = :campaign AND r.number <= :number
+"""
+_CLOSED_BY = "(SELECT k.number FROM round k WHERE k.key = t.closing_key) <= :number"
+REPORTED = f"""
+    {_NUMBERS} AND EXISTS (SELECT 1 FROM closing_tally t WHERE t.round_key = r.key AND {_CLOSED_BY})
+    ORDER BY r.number
 """
 _LIVE = """
     SELECT r.number, t.cell, CAST(sum(t.count) AS bigint)
     FROM tally t JOIN round r ON r.key = t.round_key JOIN campaign c ON c.key = r.campaign_key
     WHERE c.id = :campaign GROUP BY r.number, t.cell
 """
-_CLOSED_COUNTS = """
-    SELECT o.number, t.counts
-    FROM closing_tally t JOIN round k ON k.key = t.closing_key JOIN round o ON o.key = t.round_key
-    JOIN campaign c ON c.key = k.campaign_key WHERE c.id = :campaign AND k.number <= :number
+_CLOSED_COUNTS = f"""
+    SELECT r.cells, t.counts FROM round r JOIN campaign c ON c.key = r.campaign_key
+    LEFT JOIN closing_tally t ON t.round_key = r.key AND {_CLOSED_BY}
+    WHERE c.id = :campaign AND r.number = :round AND r.number <= :number
 """
 _TAKE = """
     DELETE FROM tally WHERE round_key IN (SELECT key FROM round WHERE campaign_key = :campaign_key)
@@ -360,25 +365,45 @@ def take_counts(run: Run, campaign_key: int, closing_key: int) -> None:
         )
 
 
-def counts_at(run: Run, campaign: str, closing: int) -> dict[int, IntArray]:
-    """Round number → counts by cell when a round closed, of the rounds that were open until then."""
-    sizes = [row for row in run(_SIZES, campaign=campaign) if row[0] <= closing]
-    counts = {number: np.zeros(cells, dtype=np.int64) for number, cells in sizes}
-    for number, tally in run(_CLOSED_COUNTS, campaign=campaign, number=closing):
-        cells, times = unpacked(tally).T
-        counts[number][cells] += times
+def _closed_counts(
+    run: Run, campaign: str, closing: int, rounds: Iterable[int] | None
+) -> Iterator[tuple[int, int, list[IntArray]]]:
+    """Number, cells and counts of rounds when one closed, each by a statement of its own: a database that
+    limits how long one may take limits no campaign."""
+    values: dict[str, object] = {"campaign": campaign, "number": closing}
+    if rounds is None:
+        rounds = (number for (number,) in run(_NUMBERS, **values))
+    for number in sorted(rounds):
+        rows = run(_CLOSED_COUNTS, round=number, **values)
+        if rows:
+            yield number, rows[0][0], [unpacked(counts) for _, counts in rows if counts is not None]
+
+
+def counts_at(
+    run: Run, campaign: str, closing: int, rounds: Iterable[int] | None = None
+) -> dict[int, IntArray]:
+    """Round number → counts by cell when a round closed, of these or all rounds that had opened."""
+    counts = {}
+    for number, size, tallies in _closed_counts(run, campaign, closing, rounds):
+        counts[number] = np.zeros(size, dtype=np.int64)
+        for tally in tallies:
+            cells, times = tally.T
+            counts[number][cells] += times
     return counts
 
 
-def pairs_at(run: Run, campaign: str, closing: int) -> dict[int, IntArray]:
+def pairs_at(
+    run: Run, campaign: str, closing: int, rounds: Iterable[int] | None = None
+) -> dict[int, IntArray]:
     """The same as rows of number and count, for pairs that were reported: most never are."""
-    counts: dict[int, Counter[int]] = {}
-    for number, cells in run(_CLOSED_COUNTS, campaign=campaign, number=closing):
-        counts.setdefault(number, Counter()).update(dict(unpacked(cells).tolist()))
-    return {
-        number: np.array(sorted(cells.items()), dtype=np.int64).reshape(-1, 2)
-        for number, cells in sorted(counts.items())
-    }
+    pairs = {}
+    for number, _, tallies in _closed_counts(run, campaign, closing, rounds):
+        counts: Counter[int] = Counter()
+        for tally in tallies:
+            counts.update(dict(tally.tolist()))
+        if counts:
+            pairs[number] = np.array(sorted(counts.items()), dtype=np.int64)
+    return pairs
 
 
 def counts_now(run: Run, campaign: str) -> dict[int, IntArray]:
@@ -402,7 +427,7 @@ def packed(cells: Mapping[int, int]) -> str:
 
 
 def unpacked(counts: str) -> IntArray:
-    """The counts again, as rows of a cell and its count. It is fast: a close reads all earlier rounds.
+    """The counts again, as rows of a cell and its count. It is fast: a close reads many rounds.
 
     >>> unpacked('{"3":1,"7":2}').tolist(), unpacked('{ "3" : 1, "7" : 2 }').tolist()
     ([[3, 1], [7, 2]], [[3, 1], [7, 2]])
