@@ -47,6 +47,21 @@ def test_a_campaign_gets_another_name(service: InProcess) -> None:
     assert service.get(CAMPAIGN).json()["name"] == "Lyon, à pied"
 
 
+def test_a_campaign_of_a_newer_program_is_listed_and_named_and_can_be_deleted(
+    service: InProcess,
+) -> None:
+    newer = CampaignRecord("oslo", "Oslo", b'{"unheard_of":1}', 1_000)
+    assert service.service.store.create_campaign(newer, None)
+    listed = service.get("/api/campaigns", operator=True).json()["campaigns"]
+    assert [each["id"] for each in listed] == ["lyon", "oslo"]
+    for path in ("", "/mechanism"):
+        answer = service.get(f"/api/campaigns/oslo{path}")
+        assert_problem(answer, "storage-unavailable")
+        assert "settings of campaign 'oslo' must be" in answer.json()["detail"]
+    assert service.request("DELETE", "/api/campaigns/oslo", operator=True).status_code == 204
+    assert service.get(CAMPAIGN).status_code == 200
+
+
 def test_a_paused_campaign_takes_no_reports_and_goes_on_when_resumed(service: InProcess) -> None:
     mechanism = service.mechanism()["id"]
     assert send(service, mechanism, 60).status_code == 200

@@ -5,10 +5,12 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Iterable
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -19,11 +21,12 @@ from geoveil.document.wire import MechanismDocument
 from geoveil.errors import InvalidInput
 from geoveil.server.campaigns import Campaigns
 from geoveil.server.conclusion import NothingToRelease, conclude
+from geoveil.server.problem import NewerSettings
 from geoveil.server.round_documents import SLOW_CLOCKS_S, served
 from geoveil.server.settings_of_campaign import CampaignSettings
 from geoveil.server.upkeep import QUEUED_S, Upkeep
 from geoveil.server.worker import Jobs
-from geoveil.store import Progress, RoundRecord, RoundTimes, open_store
+from geoveil.store import CampaignRecord, Progress, RoundRecord, RoundTimes, open_store
 from geoveil.store.sqlite import SqliteStore
 from geoveil.verify.guard import Guarded, GuardedUpdate
 from server.rounds_support import HOUR, NOON, City, Clock, campaign_settings, raises_problem, tick
@@ -809,6 +812,38 @@ def test_a_campaign_that_fails_keeps_no_other_from_closing_and_is_told_of_once(
     city.wait(HOUR)
     assert [closing.campaign for closing in upkeep.tick()] == ["lyon", "paris"]
     assert not upkeep._failing
+
+
+@pytest.mark.parametrize("newer", [{"unheard_of": 1}, {"slots": "month"}])
+def test_campaigns_of_a_newer_program_stop_no_other(newer: dict[str, Any]) -> None:
+    city, told = City(campaign_settings(round_hours=1.0)), []
+    city.store.mark_copy(NOON - 100)
+    ours = city.store.last_round("paris")
+    assert ours is not None
+    for name, prepared in (("oslo", False), ("rome", True)):
+        settings = msgspec.json.encode(msgspec.to_builtins(campaign_settings(id=name)) | newer)
+        first = replace(ours, campaign=name, mechanism=64 * "b") if prepared else None
+        assert city.store.create_campaign(CampaignRecord(name, name, settings, NOON), first)
+    city.campaigns = Campaigns(city.store, clock=city.clock)
+    fault = lambda name, error: told.append((name, str(error)))  # noqa: E731
+    upkeep = Upkeep(city.campaigns, fault=fault)
+    for _ in range(2):
+        assert upkeep.tick() == Jobs(city.campaigns).preparations() == []
+    assert sorted(told) == [
+        ("campaign-failed", str(NewerSettings(name))) for name in ("oslo", "rome")
+    ]
+    assert city.campaigns.mechanism("paris").number == 1 + 1 + 10 * 100
+    assert city.store.copied_at_s(), "the other one opens above when it can be read"
+    city.report(100)
+    city.wait(HOUR)
+    assert [closing.campaign for closing in upkeep.tick()] == ["paris"]
+    city.wait(1e7)
+    assert not city.campaigns.finished()
+    for name in ("oslo", "rome"):
+        with pytest.raises(NewerSettings, match=f"{name}.* start the newer one again"):
+            city.campaigns.state(name)
+        city.campaigns.delete(name)
+    assert "paris" in {record.id for record in city.store.campaigns()}
 
 
 def test_what_is_known_of_a_deleted_campaign_is_dropped() -> None:

@@ -16,7 +16,7 @@ from geoveil.document.wire import new_id
 from geoveil.errors import InvalidInput, number_of
 from geoveil.server import conclusion as conclusions
 from geoveil.server import round_documents
-from geoveil.server.problem import Problem
+from geoveil.server.problem import NewerSettings, Problem
 from geoveil.server.settings_of_campaign import CampaignSettings
 from geoveil.server.shapes import Drawn, space_of
 from geoveil.server.trusted_clock import TrustedClock
@@ -157,11 +157,14 @@ class Campaigns:
         return published
 
     def settings(self, campaign: str) -> CampaignSettings:
-        """The settings of a campaign; raises ``unknown-campaign``."""
+        """The settings of a campaign; raises ``unknown-campaign`` or :class:`NewerSettings`."""
         cached = self._settings.get(campaign)
         if cached is None:
             record = self._record(campaign)
-            settings = msgspec.json.decode(record.settings, type=CampaignSettings)
+            try:
+                settings = msgspec.json.decode(record.settings, type=CampaignSettings)
+            except msgspec.ValidationError:
+                raise NewerSettings(campaign) from None
             cached = (record.created_at_s, record.settings), settings
             self._settings[campaign] = cached
         return cached[1]
@@ -259,7 +262,7 @@ class Campaigns:
             if self._over.get(last.campaign) == last.mechanism:
                 over.add(last.campaign)
             elif last.closed_at_s is not None or now >= last.expires_at_s:
-                with suppress(Problem):  # it was deleted meanwhile
+                with suppress(Problem, NewerSettings):  # it was deleted meanwhile
                     if self.is_over(last, self.settings(last.campaign)):
                         over.add(last.campaign)
                         self._over[last.campaign] = last.mechanism

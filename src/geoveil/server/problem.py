@@ -121,12 +121,23 @@ class Problem(GeoveilError):
         return Response(content, self.kind.status, headers, media_type=MEDIA_TYPE)
 
 
+class NewerSettings(GeoveilError):
+    """What a newer program wrote of one campaign; it waits until that program is back."""
+
+    def __init__(self, campaign: str) -> None:
+        super().__init__(
+            f"settings of campaign {campaign!r} must be those of this program; start the newer one again"
+        )
+
+
 def problem_of(error: BaseException) -> Problem:
     """The problem behind anything that was raised; ``internal`` for what nobody foresaw."""
     if isinstance(error, Problem):
         return error
     if isinstance(error, StoreFailed):
         return Problem("storage-unavailable")
+    if isinstance(error, NewerSettings):
+        return Problem("storage-unavailable", str(error))
     if isinstance(error, Overloaded):
         return Problem("overloaded", str(error))
     if isinstance(error, HTTPException):

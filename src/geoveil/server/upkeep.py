@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 
 from geoveil.server import round_documents
 from geoveil.server.campaigns import LARGEST_ROUND, Campaigns
@@ -50,11 +51,13 @@ class Upkeep:
                 self._open_above()
             waiting = {record.campaign for record in self.store.preparations()}
             newest = self.campaigns.refresh()
+            for campaign in waiting:
+                self._try(campaign, lambda settings: None)
             for last in newest:
                 if last.campaign not in waiting:
-                    self._try(last)
+                    self._try(last.campaign, partial(self._attend, last))
             running = {last.campaign for last in newest}
-            self._failing &= running
+            self._failing &= running | waiting
             self._settled = {name: self._settled[name] for name in running & self._settled.keys()}
             self._keep_house()
         else:
@@ -62,7 +65,10 @@ class Upkeep:
         return self.store.closings()
 
     def _open_above(self) -> None:
-        """Where the store is a backup, open rounds above all that may have been published since."""
+        """Where the store is a backup, open rounds above all that may have been published since.
+
+        It stays one where that fails for a campaign: the next start does it again.
+        """
         copied_at_s = self.store.copied_at_s()
         if copied_at_s is not None:
             # of either sign: a clock that was set back hides how much has passed
@@ -73,27 +79,29 @@ class Upkeep:
                     record = waiting[campaign.id]
                     self.store.prepare(replace(record, round=_later(record.round, passed)))
                     continue
-                if campaign.state == "ended":
-                    continue
-                current = self.campaigns.look(campaign.id)
-                settings = self.campaigns.settings(campaign.id)
-                if not self.campaigns.is_over(current, settings):
-                    self.campaigns.renew(current, settings, _later(current.number, passed) + 1)
-            self.store.mark_copy(None)
+                if campaign.state != "ended":
+                    self._try(campaign.id, partial(self._renew_above, campaign.id, passed))
+            if not self._failing:
+                self.store.mark_copy(None)
         self._began = True
 
-    def _try(self, last: RoundTimes) -> None:
+    def _renew_above(self, campaign: str, passed: int, settings: CampaignSettings) -> None:
+        current = self.campaigns.look(campaign)
+        if not self.campaigns.is_over(current, settings):
+            self.campaigns.renew(current, settings, _later(current.number, passed) + 1)
+
+    def _try(self, campaign: str, look: Callable[[CampaignSettings], None]) -> None:
         """Look at a campaign; what only this one raises, such as settings of a newer program, is its own."""
         try:
             with suppress(Problem):  # it was deleted or has ended meanwhile
-                self._attend(last, self.campaigns.settings(last.campaign))
-            self._failing.discard(last.campaign)
+                look(self.campaigns.settings(campaign))
+            self._failing.discard(campaign)
         except StoreFailed:
             raise
         except Exception as error:
-            if last.campaign not in self._failing:
+            if campaign not in self._failing:
                 self._fault("campaign-failed", error)
-            self._failing.add(last.campaign)
+            self._failing.add(campaign)
 
     def _attend(self, last: RoundTimes, settings: CampaignSettings) -> None:
         """Look at the newest round of a campaign, and read it where there may be something to do."""

@@ -17,7 +17,7 @@ from geoveil.server.apart import CalculationFailed, EstimatorLate, EstimatorLost
 from geoveil.server.campaigns import Campaigns
 from geoveil.server.conclusion import Conclusion, Work, conclude, read_body
 from geoveil.server.logs import Trace, trace_of
-from geoveil.server.problem import Problem
+from geoveil.server.problem import NewerSettings, Problem
 from geoveil.server.round_documents import Prepared, Preparing
 from geoveil.server.trip_conclusion import conclude_trips
 from geoveil.server.trusted_clock import uptime_s
@@ -59,7 +59,7 @@ class Jobs:
         """What can be prepared now; a box of too many cells waits for city limits."""
         ready = []
         for record in self._store.preparations():
-            with suppress(Problem):  # deleted meanwhile
+            with suppress(Problem, NewerSettings):  # deleted meanwhile
                 settings = self._campaigns.settings(record.campaign)
                 if not round_documents.lacks_area(record, settings):
                     ready.append(record)
