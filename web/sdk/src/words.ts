@@ -16,19 +16,21 @@ const DOUBLES = 1e-12; // what doubles are off by is no reason to round to the n
 
 /** A number that is not negative with so many digits, never below it. */
 export function roundedUp(value: number, digits = 6): string {
-  return rounded(value * (1 - DOUBLES), digits, true);
+  return rounded(value, 1 - DOUBLES, digits);
 }
 
 /** A number that is not negative with so many digits, never above it. */
 export function roundedDown(value: number, digits = 6): string {
-  return rounded(value * (1 + DOUBLES), digits, false);
+  return rounded(value, 1 + DOUBLES, digits);
 }
 
-function rounded(value: number, digits: number, up: boolean): string {
+function rounded(value: number, slack: number, digits: number): string {
   if (value === 0 || !Number.isFinite(value)) return String(value);
-  const [mantissa, exponent] = value.toExponential(60).split("e") as [string, string];
+  const [mantissa, exponent] = Math.min(value * slack, Number.MAX_VALUE)
+    .toExponential(60)
+    .split("e") as [string, string];
   const all = mantissa.replace(".", "");
-  const more = up && /[1-9]/.test(all.slice(digits)) ? 1n : 0n;
+  const more = slack < 1 && /[1-9]/.test(all.slice(digits)) ? 1n : 0n;
   return general(Number(`${BigInt(all.slice(0, digits)) + more}e${Number(exponent) - digits + 1}`), digits);
 }
 

@@ -71,6 +71,7 @@ it("adds costs as they are written, and rounds sums up", () => {
 
 it("rounds bounds to the safe side", () => {
   expect([roundedUp(1.4918, 3), roundedUp(2), roundedUp(0.1 + 0.2)]).toEqual(["1.5", "2", "0.3"]);
+  expect([roundedDown(Number.MAX_VALUE), roundedDown(Infinity)]).toEqual(["1.79769e+308", "Infinity"]);
   expect([roundedDown(1.4999, 3), roundedDown(0.7 - 0.4), roundedUp(9.999, 2)]).toEqual(["1.49", "0.3", "10"]);
   expect([general(1e-5, 2), general(1234567, 3), general(0, 3), general(100, 3)]).toEqual([
     "1e-05",
