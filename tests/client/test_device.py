@@ -606,6 +606,9 @@ def test_a_promise_that_is_not_offered_or_not_allowed_is_refused(path: Path) -> 
     it = device(two_levels(), path, promise_per_km=1.5)
     caught = refused(it.report, **PLACE)
     assert (caught.reason, caught.detail) == ("level", "it offers 1, 2 per km")
+    exact = device(Collector(document(epsilon_per_km=1.2345678).served()), path, promise_per_km=1.5)
+    caught = refused(exact.report, **PLACE)
+    assert caught.detail == "it offers 1.2345678 per km"  # as it must be chosen
     it = device(two_levels(), path, promise_per_km=2.0, max_epsilon_per_km=1.0)
     assert refused(it.report, **PLACE).reason == "promise"
     with pytest.raises(InvalidInput, match="promise_per_km"):

@@ -13,7 +13,7 @@ from geoveil.arrays import count, positive
 from geoveil.client.ledger_book import Charge
 from geoveil.client.network import Address, Answer, Transport, Unreachable
 from geoveil.client.refusal import Refused
-from geoveil.document.canonical import strict_json
+from geoveil.document.canonical import number, strict_json
 from geoveil.document.ticket import (
     SEED_BYTES,
     RefusedTicket,
@@ -138,7 +138,7 @@ class Collector:
         chosen = (level for level in self._latest if promise_per_km in (None, level.epsilon_per_km))
         document = next(chosen, None)
         if document is None:
-            offers = ", ".join(f"{level.epsilon_per_km:.6g}" for level in self._latest)
+            offers = ", ".join(number(level.epsilon_per_km) for level in self._latest)
             raise Refused("level", f"it offers {offers} per km")
         if document.campaign != self._address.campaign:
             raise Refused("campaign")

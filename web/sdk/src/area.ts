@@ -88,13 +88,11 @@ export class Area {
     }
     if (!isNumber(cellKm) || cellKm < 1e-9 || cellKm > 1e9) throw new RangeError();
     const box = checkedBox(edges);
-    const [south, west, north, east] = box;
+    const [south, west, north] = box;
     const plane = new TangentPlane((south + north) / 2, west + widthOf(box) / 2);
     const corner = cornerOf(box, plane, rows, columns, cellKm);
     const mask = bits === undefined ? bits : unpackedBits(bits, rows * columns);
-    const json: JsonObject = { kind: "grid", rows, columns, cell_km: cellKm, box: [south, west, north, east] };
-    if (bits !== undefined) json["mask"] = bits;
-    return new Area(json, plane, cellKm, { rows, columns, corner, mask }, new Int32Array());
+    return new Area({ ...values, box: [...box] }, plane, cellKm, { rows, columns, corner, mask }, new Int32Array());
   }
 
   private static ofPlaces(values: JsonObject): Area {
@@ -113,8 +111,7 @@ export class Area {
     for (let at = 0; at < points.length; at += 2) distinct.add(`${points[at]} ${points[at + 1]}`);
     if (distinct.size < points.length / 2) throw new RangeError();
     const plane = new TangentPlane(lat, lng);
-    const json = { kind: "centres", origin: [plane.lat, plane.lng], cell_km: cellKm, points: packed as Json };
-    return new Area(json, plane, cellKm, undefined, points);
+    return new Area({ ...values, origin: [plane.lat, plane.lng] }, plane, cellKm, undefined, points);
   }
 
   /** Where reports lie, in steps of the lattice: `step` of them make a cell. */
@@ -205,8 +202,8 @@ export function cornerOf(box: Box, plane: TangentPlane, rows: number, columns: n
 export function rectangleKm([south, west, north, east]: Box, plane: TangentPlane): [number, number, number, number] {
   const lats = [south, Math.min(Math.max(0, south), north), north];
   const xy = lats.flatMap((lat) => [west, plane.lng, east].map((lng) => plane.toPlane(lat, lng, false)));
-  const [x, y] = [xy.map((pair) => pair[0]), xy.map((pair) => pair[1])];
-  return [Math.min(...x), Math.min(...y), Math.max(...x), Math.max(...y)];
+  const [[left, right], [low, high]] = [ends(xy.map((pair) => pair[0])), ends(xy.map((pair) => pair[1]))];
+  return [left, low, right, high];
 }
 
 function checkReach(widthKm: number, heightKm: number): void {

@@ -197,7 +197,8 @@ export class Collector {
   async mechanism({ maxEpsilonPerKm, promisePerKm, nowS, trip, signal }: Accepted): Promise<MechanismDocument> {
     const levels = await this.fetchLevels(nowS, signal);
     const document = levels.find(({ promise }) => (promisePerKm ?? promise.epsilonPerKm) === promise.epsilonPerKm);
-    if (!document) throw new Refused("level");
+    if (!document)
+      throw new Refused("level", `it offers ${levels.map((each) => each.promise.epsilonPerKm).join(", ")} per km`);
     if (document.campaign !== this.address.campaign) throw new Refused("campaign");
     if (trip !== undefined && trip !== document.trips) throw new Refused(document.trips ? "trips" : "places");
     if (costOf(document).epsilonPerKm > maxEpsilonPerKm) throw new Refused("promise");

@@ -117,6 +117,5 @@ export class WholeLaw {
 function halfToEven(value: number): number {
   const down = Math.floor(value);
   const over = value - down;
-  if (over !== 0.5) return over < 0.5 ? down : down + 1;
-  return down % 2 === 0 ? down : down + 1;
+  return over > 0.5 || (over === 0.5 && down % 2) ? down + 1 : down;
 }

@@ -269,18 +269,18 @@ function reported(
 
 function spent(book: Book, origin: string, nowS: number): Spent {
   const today = dayOf(nowS);
-  const cost = (charges: Charge[]): Exact => Exact.sum(charges.map((charge) => charge.epsilonPerKm));
-  const slack = (charges: Charge[]): Exact => Exact.sum(charges.map((charge) => charge.slackNats));
+  const cost = (charges: Charge[], what: keyof Promised = "epsilonPerKm"): Exact =>
+    Exact.sum(charges.map((charge) => charge[what]));
   const within = (days: number): Charge[] => book.charges.filter((charge) => Math.abs(charge.day - today) <= days);
   const operator = book.charges.filter((charge) => charge.campaign.startsWith(`${origin}/`));
   return {
     reports: book.charges.length,
     lifetime: cost(book.charges),
-    slack: slack(book.charges),
+    slack: cost(book.charges, "slackNats"),
     day: cost(within(0)),
     year: cost(within(YEAR_DAYS - 1)),
     operator: cost(operator),
-    operatorSlack: slack(operator),
+    operatorSlack: cost(operator, "slackNats"),
     ahead: book.charges.some((charge) => charge.day > today),
     trips: book.charges.some((charge) => charge.to !== undefined),
   };

@@ -1,6 +1,6 @@
 /** Slots: times of a day or a week, or periods, that a campaign tells apart. */
 
-import { isObject, isWhole, type Json, type JsonObject } from "./canonical.ts";
+import { isObject, isWhole, type Json } from "./canonical.ts";
 
 const MOST_SLOTS = 168;
 const NAME = /^(?: |\p{Cn}|[^\p{C}\p{Z}]){1,40}$/u; // up to 40 characters that are seen, or spaces
@@ -25,20 +25,21 @@ export interface Slots {
 
 /** The slots of a document; a `RangeError` for anything else. */
 export function readSlots(values: Json | undefined): Slots {
-  if (!isObject(values) || Object.keys(values).sort().join() !== "every,names,starts,zone") {
+  if (!isObject(values)) throw new RangeError();
+  const { zone, every, names, starts } = values;
+  if (
+    Object.keys(values).sort().join() !== "every,names,starts,zone" ||
+    typeof zone !== "string" ||
+    !ZONE.test(zone) ||
+    typeof every !== "string" ||
+    !Object.hasOwn(MINUTES, every) ||
+    !Array.isArray(names) ||
+    names.length < 1 ||
+    names.length > MOST_SLOTS ||
+    !names.every(isName) ||
+    new Set(names).size < names.length
+  )
     throw new RangeError();
-  }
-  const { zone, every, names, starts } = values as JsonObject & { zone: Json; every: Json; names: Json; starts: Json };
-  if (typeof zone !== "string" || !ZONE.test(zone)) throw new RangeError();
-  if (typeof every !== "string" || !Object.hasOwn(MINUTES, every)) {
-    throw new RangeError();
-  }
-  if (!Array.isArray(names) || names.length < 1 || names.length > MOST_SLOTS) {
-    throw new RangeError();
-  }
-  if (!names.every(isName) || new Set(names).size < names.length) {
-    throw new RangeError();
-  }
   return { zone, every: every as Every, names, starts: checkedStarts(starts, every as Every, names.length) };
 }
 
@@ -75,7 +76,7 @@ function isName(name: Json): name is string {
   return typeof name === "string" && name === name.trim() && NAME.test(name);
 }
 
-function checkedStarts(starts: Json, every: Every, slots: number): number[] {
+function checkedStarts(starts: Json | undefined, every: Every, slots: number): number[] {
   if (!Array.isArray(starts) || !starts.every((start) => isWhole(start, 0, LATEST_S))) {
     throw new RangeError();
   }

@@ -181,15 +181,5 @@ function addUp(
       s10 += weight * terms[term + 10]!;
     }
   }
-  sums[0] = s0;
-  sums[1] = s1;
-  sums[2] = s2;
-  sums[3] = s3;
-  sums[4] = s4;
-  sums[5] = s5;
-  sums[6] = s6;
-  sums[7] = s7;
-  sums[8] = s8;
-  sums[9] = s9;
-  sums[10] = s10;
+  sums.set([s0, s1, s2, s3, s4, s5, s6, s7, s8, s9, s10]);
 }

@@ -265,6 +265,8 @@ describe("what is checked before a location is read", () => {
     const { body, ids } = load<{ body: string; ids: string[] }>("levels.json");
     collector.document = body;
     expect((await (await opened()).report(PARIS)).mechanism).toBe(ids[0]);
+    const other = (await opened({ promisePerKm: 2.5 })).report(never);
+    expect(await refusal(other)).toEqual(["level", "it offers 2, 3 per km", false]);
     const weaker = await (await opened({ promisePerKm: 3, maxEpsilonPerKm: 3 })).report(PARIS);
     expect([weaker.mechanism, weaker.epsilonPerKm]).toEqual([ids[1], 3]);
     expect(new Set(collector.requests.filter(({ method }) => method === "GET").map(({ path }) => path)).size).toBe(1);
