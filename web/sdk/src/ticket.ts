@@ -63,6 +63,8 @@ export interface TicketOptions {
    * key the request has nothing of the first one: two alike would show, to whoever has both keys, whose the ticket is.
    */
   readonly seed: Bytes;
+  /** After the last round too, for a report that was drawn before: no other would come of the ticket. */
+  readonly late?: boolean | undefined;
   readonly insecure?: boolean | undefined;
   readonly patience?: Partial<Patience> | undefined;
   readonly transport?: Transport | undefined;
@@ -80,7 +82,7 @@ export function invitationOf(typed: string): string | undefined {
 
 /** Exchange an invitation for a ticket, in base64url; `Refused` where the collector does not give one that is in order. */
 export async function requestTicket(options: TicketOptions): Promise<string> {
-  const { link, invitation, seed, insecure, patience, transport = new FetchTransport(), signal } = options;
+  const { link, invitation, seed, late, insecure, patience, transport = new FetchTransport(), signal } = options;
   const code = invitationOf(invitation);
   if (seed.length !== 32) throw new InvalidInput("seed must be 32 bytes, such as ticketSeed() draws");
   if (!code) throw new Refused("invitation", "unknown-invitation");
@@ -91,8 +93,9 @@ export async function requestTicket(options: TicketOptions): Promise<string> {
     if (!answer) throw new Refused("unreachable");
     return objectOf(answer);
   };
-  const { ticket_key: key } = await asked(() => transport.get(campaignUrl, ANSWER_BYTES, signal));
+  const { ticket_key: key, state } = await asked(() => transport.get(campaignUrl, ANSWER_BYTES, signal));
   if (key === null) throw new Refused("invitation", "not-offered");
+  if (state === "finished" && !late) throw new Refused("invitation", "campaign-finished");
   const spki = bytesOf(key) ?? refuse("key");
   const waiting = await blindTicket(await expand(seed, spki, 32), spki, campaign);
   const body = JSON.stringify({ invitation: code, blinded: textOf(waiting.blinded) });

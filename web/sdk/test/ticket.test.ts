@@ -292,6 +292,15 @@ describe("asked of a collector", () => {
     await expect(typo).rejects.toMatchObject({ reason: "invitation", detail: "unknown-invitation" });
   });
 
+  it("is not asked for after the last round, but for a report that was drawn before", async () => {
+    const state = JSON.stringify({ state: "finished", ticket_key: url(spki(issuer.modulus)) });
+    const after = { status: 200, body: state };
+    expect(await refused(after)).toEqual(["invitation", "campaign-finished"]);
+    expect(collector.reports).toEqual([]); // the invitation is not used up
+    collector.next.push(after, signed(issuer.sign(await blinded())));
+    expect(await requestTicket({ link: collector.link, invitation: CODE, seed, late: true })).toBeTruthy();
+  });
+
   it("believes no answer that is none", async () => {
     const key = campaign(spki(issuer.modulus));
     const onward = { status: 307, headers: { location: `${collector.origin}/elsewhere` } };
