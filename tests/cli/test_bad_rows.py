@@ -53,6 +53,9 @@ def write() -> None:
     drop = ["--bad-rows", "drop", "--keep", "time", "--keep", "user", "--save-mechanism", "m.json"]
     assert run("obfuscate", "places.csv", "-o", "noisy.csv", *BOX, *drop).exit_code == 0
     head, *lines = Path("noisy.csv").read_text().splitlines()
+    _, lat, lng, *_ = lines[0].split(",")
+    middles = [row if row in bad else f"0,{lat},{lng}" + ",,,," for row in rows]
+    Path("middles.csv").write_text(HEAD + "\n".join(middles) + "\n")
     spoilt = {5: ",48.85,2.35,2026-05-01T08:30Z,u1,", 6: "x,48.85,2.35,,,", 7: "3,48.85"}
     lines = [spoilt.get(number, line) for number, line in enumerate(lines)]
     Path("spoilt.csv").write_text("\n".join([head, *lines]) + "\n")
@@ -81,13 +84,13 @@ def run(*arguments: str) -> Result:
         (["estimate", "spoilt.csv", "-o", "o.csv"], "3 of 43"),
         (["estimate", "spoilt.csv", "-o", "o.csv", "--by", "hour"], "3 of 43"),
         (["estimate", "spoilt.csv", "-o", "o.csv", "--joint", "user"], "3 of 43"),
-        (["estimate", "places.csv", "-o", "o.csv", "--mechanism", "m.json"], "6 of 49"),
+        (["estimate", "middles.csv", "-o", "o.csv", "--mechanism", "m.json"], "6 of 49"),
     ],
 )  # fmt: skip
 def test_the_rows_left_out_are_counted_once_and_said(command: list[str], bad: str) -> None:
     result = run(*command, "--bad-rows", "drop")
     assert result.exit_code == 0, result.stderr
-    source = next(word for word in command if word in ("places.csv", "spoilt.csv"))
+    source = next(word for word in command if word in ("places.csv", "spoilt.csv", "middles.csv"))
     assert (
         f"note: {bad} rows of {source} have no usable values and were left out\n" in result.stderr
     )

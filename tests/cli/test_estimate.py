@@ -402,7 +402,8 @@ def test_a_tally_may_come_from_a_pipe(folder: Path) -> None:
 def test_swapped_columns_of_reports_are_noticed(folder: Path) -> None:
     """Reports outside the map belong to the nearest cell; nearly all of them there are a mistake."""
     made = ["estimate", "-o", folder / "out.csv", "--mechanism", folder / "mechanism.json"]
-    lat, lng = np.loadtxt(folder / "checkins.csv", delimiter=",", skiprows=1, unpack=True)
+    noisy = {"fname": folder / "noisy.csv", "delimiter": ",", "skiprows": 1}
+    lat, lng = np.loadtxt(**noisy, usecols=(1, 2), unpack=True)
     for columns, some in (((lng, lat), 0), ((lat, lng), 2900)):
         table = np.stack(columns, axis=1)
         table[some:] = np.stack([lng, lat], axis=1)[some:]
@@ -410,10 +411,23 @@ def test_swapped_columns_of_reports_are_noticed(folder: Path) -> None:
         result = run(*made, folder / "plain.csv")
         assert "latitude and longitude look swapped" in result.stderr
         assert result.exit_code == (0 if some else 2)
-    assert "warning: 101 of 3,000 places (3.37 %) lie outside the map" in result.stderr
+    assert "warning: 100 of 3,000 places (3.33 %) lie outside the map" in result.stderr
     assert "48.8" not in result.stderr
-    right = run(*made, folder / "checkins.csv", "--lat", "lat", "--lng", "lng")
+    right = run(*made, folder / "noisy.csv", "--lat", "lat", "--lng", "lng")
     assert right.exit_code == 0
+
+
+def test_true_places_are_no_reports(folder: Path) -> None:
+    made = ["-o", folder / "out.csv", "--mechanism", folder / "mechanism.json"]
+    places = run("estimate", folder / "checkins.csv", *made)
+    assert places.exit_code == 2
+    assert "are they true places? obfuscate them first" in places.stderr
+    lat, lng = np.loadtxt(folder / "checkins.csv", delimiter=",", skiprows=1, unpack=True)
+    trips, names = np.stack([lat, lng, lat, lng], axis=1), "lat,lng,to_lat,to_lng"
+    np.savetxt(folder / "ways.csv", trips, delimiter=",", header=names, comments="")
+    ways = run("flows", folder / "ways.csv", *made)
+    assert ways.exit_code == 2
+    assert "are they true places? obfuscate them first" in ways.stderr
 
 
 def test_reports_of_continuous_noise_may_lie_outside(folder: Path) -> None:

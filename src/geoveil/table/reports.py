@@ -20,7 +20,8 @@ from geoveil.channel.channel import Channel, Tally
 from geoveil.channel.joint import JointTally
 from geoveil.document.slots import DAYS, MOST_SLOTS, Slots
 from geoveil.errors import InvalidFile, InvalidInput, Unsupported
-from geoveil.space import AnyGrid, MapSpace, OutsideCount
+from geoveil.mechanism import PlanarLaplace
+from geoveil.space import AnyGrid, MapSpace, OutsideCount, Points
 from geoveil.table import locations
 from geoveil.table.columns import arrow_numbers, cell_numbers, entries, is_said, numbers
 from geoveil.table.locations import Reading
@@ -37,6 +38,10 @@ def rim_reports(channel: Channel) -> int | None:
     """How many reports name the rim, after the cells; ``None`` where reports are no places at all."""
     beyond = channel.report_count - channel.space.size
     return beyond if beyond == 0 or channel.report_steps is not None else None
+
+
+_AWAY_CELLS = 0.25
+"""From the middle of a cell: reports are nearer, however coarsely written, but one true place in five."""
 
 
 class ReportPlaces:
@@ -67,8 +72,7 @@ class ReportPlaces:
         """Latitude and longitude of every report, to a centimetre."""
         degrees = self._space.centres_latlng()
         if self._steps is not None:
-            around = self._steps * self._cell_km + self._space.centres[0]
-            degrees = self._space.plane.to_latlng(around)
+            degrees = self._space.plane.to_latlng(self._middles_km)
         lat, lng = (frozen(np.round(angles, 7)) for angles in degrees)
         return lat, lng
 
@@ -84,10 +88,20 @@ class ReportPlaces:
         inside = (nearest == steps).all(axis=1) & (self._numbers[row, column] >= 0)
         return self._nearest[row, column], inside
 
+    def are_away(self, reports: IntArray, lat: FloatArray, lng: FloatArray) -> BoolArray:
+        """Which places lie farther than a quarter of a cell from the middle of the report they are."""
+        at = self._space.plane.to_plane(lat=lat, lng=lng)
+        return np.hypot(*(at - self._middles_km[reports]).T) > _AWAY_CELLS * self._cell_km
+
     @property
     def _cell_km(self) -> float:
-        assert isinstance(self._space, AnyGrid)
+        assert isinstance(self._space, AnyGrid | Points)
         return self._space.cell_km
+
+    @cached_property
+    def _middles_km(self) -> FloatArray:
+        centres = self._space.centres
+        return centres if self._steps is None else self._steps * self._cell_km + centres[0]
 
     @cached_property
     def _numbers(self) -> IntArray:
@@ -122,7 +136,7 @@ def reported(
     They are read from the columns ``ends`` of cells, (rows,) or, of trips with two ends, (rows, 2); a file
     without them has coordinates. Coordinates are those of reports, so a report outside of all that the
     channel may report belongs to the nearest of it; such reports are counted, and a file all of whose
-    reports are is refused.
+    reports are is refused. So is one most of whose places are no middles of cells, as true ones are not.
     """
     what, trips, space = " and ".join(ends), len(ends) > 1, channel.space
     if rim_reports(channel) is None:
@@ -141,15 +155,24 @@ def reported(
     if not isinstance(space, MapSpace):
         required = f"columns {what}" if trips else "a column 'cell'"
         raise InvalidInput(f"{reader.name} must have {required}, since {space!r} has no map")
-    table, places = reading.locations(reader, keep=beside), ReportPlaces(channel)
+    table, places, away = reading.locations(reader, keep=beside), ReportPlaces(channel), 0
     for part in table:
         if part.to is None:
             cells, _ = outside.locate(places, part.lat, part.lng)
         else:
             cells, _ = outside.locate_both(places, (part.lat, part.lng), part.to)
+        begun = cells if part.to is None else cells[:, 0]
+        away += int(np.count_nonzero(places.are_away(begun, part.lat, part.lng)))
         yield cells, part.others
     if table.read:
         table.check(outside)
+    continuous = isinstance(channel, PlanarLaplace)  # whose reports may be points still
+    if not continuous and 2 * (away - outside.outside) > outside.places - outside.outside:
+        raise InvalidFile(
+            f"{reader.name} must hold noisy reports, whose places are the middles of cells; most of these "
+            "are not: are they true places? obfuscate them first, or name the cell of each report in a "
+            "column cell"
+        )
 
 
 def _cells_of(
