@@ -217,11 +217,12 @@ export class Ledger {
     let entry: Kept | undefined;
     try {
       entry = await this.storage.load();
+      if (entry) entry = JSON.parse(JSON.stringify(entry)) as Kept; // what is not saved stands in no book of an app's
     } catch (problem) {
       throw new Refused("ledger-unreadable", nameOf(problem));
     }
     if (entry === undefined) return { book: { format: FORMAT, campaigns: {}, charges: [], certified: {} }, version: 0 };
-    if (!isWhole(entry.version, 1) || !isBook(entry.book)) throw new Refused("ledger-unreadable");
+    if (!isWhole(entry?.version, 1) || !isBook(entry.book)) throw new Refused("ledger-unreadable");
     return { book: entry.book, version: entry.version };
   }
 

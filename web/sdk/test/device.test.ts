@@ -736,6 +736,28 @@ describe("the ledger", () => {
     vi.unstubAllGlobals();
   });
 
+  it("that an app keeps in memory holds nothing that was not saved", async () => {
+    let kept: Kept | undefined;
+    let full = false;
+    const ledger = {
+      load: async () => kept,
+      async save(book: unknown, version: number) {
+        if (full) throw new DOMException("full", "QuotaExceededError");
+        kept = { book, version: version + 1 };
+        return true;
+      },
+    };
+    const device = await opened({ ledger });
+    full = true;
+    for (let tries = 0; tries < 2; tries++)
+      expect((await refusal(device.report(PARIS)))[0]).toBe("ledger-unwritable");
+    expect([await device.history(), collector.reports]).toEqual([[], []]);
+    full = false;
+    expect((await device.report(PARIS)).acknowledged).toBe(true);
+    const nothing = { ...ledger, load: async () => null as unknown as undefined };
+    expect((await refusal(opened({ ledger: nothing })))[0]).toBe("ledger-unreadable");
+  });
+
   it("that is written by others all the time is busy, and nothing is sent", async () => {
     const ledger = new MemoryStorage();
     const device = await opened({ ledger });
