@@ -276,22 +276,25 @@ export function ends(numbers: Iterable<number>): Pair {
 
 /** The numbers of a text; every list of numbers has one text. */
 export function unpackedIntegers(text: Json | undefined): Uint32Array {
-  const data = bytesOf(text);
-  if (data.length % 4 || !data.length) throw new RangeError();
-  const view = new DataView(data.buffer);
-  return new Uint32Array(data.length / 4).map((_, at) => view.getUint32(4 * at));
+  return unpacked(text, 4);
 }
 
 /** Weights of 12 leading bits in two bytes each: five for e, eleven for m; m where e is 0, else (2048 + m)·2^(e − 1). */
 function unpackedWeights(text: Json | undefined): Uint32Array {
-  const data = bytesOf(text);
-  if (data.length % 2 || !data.length) throw new RangeError();
-  return new Uint32Array(data.length / 2).map((_, at) => {
-    const code = data[2 * at]! * 256 + data[2 * at + 1]!;
+  return unpacked(text, 2).map((code) => {
     const exponent = code >> 11;
     if (exponent > 21) throw new RangeError();
     return exponent ? (2048 + (code & 2047)) * 2 ** (exponent - 1) : code;
   });
+}
+
+function unpacked(text: Json | undefined, bytes: 2 | 4): Uint32Array {
+  const data = bytesOf(text);
+  if (data.length % bytes || !data.length) throw new RangeError();
+  const view = new DataView(data.buffer);
+  return new Uint32Array(data.length / bytes).map((_, at) =>
+    bytes === 4 ? view.getUint32(4 * at) : view.getUint16(2 * at),
+  );
 }
 
 function unpackedBits(text: Json, size: number): boolean[] {

@@ -91,9 +91,8 @@ export class PositionLaw {
    * Without one (0), a little above the loss at the worst place looked at.
    */
   certify(claimPerKm = 0): PositionCertificate {
-    const { low, windows } = this;
+    const { low, size, windows } = this;
     const { beta } = this.cone;
-    const { size } = this;
     // how many undivided squares cover the rectangle, east and north
     const [across, up] = size.map((length) => Math.max(Math.ceil(length / this.side - 1e-9), 1)) as [number, number];
     const sides: Pair = [size[0] / across, size[1] / up];

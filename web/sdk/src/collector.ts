@@ -155,8 +155,6 @@ export interface Patience {
   readonly firstS: number;
 }
 
-const PATIENCE: Patience = { attempts: 5, totalS: 30, firstS: 0.5 };
-
 // --- The collector: a document to fetch, a report to hand over, both with patience
 
 /** What a device accepts. */
@@ -275,7 +273,7 @@ export async function patiently(
   patience?: Partial<Patience>,
   signal?: AbortSignal,
 ): Promise<Answer | undefined> {
-  const { attempts, totalS, firstS } = { ...PATIENCE, ...patience };
+  const { attempts = 5, totalS = 30, firstS = 0.5 } = { ...patience };
   const last = performance.now() + totalS * 1000;
   for (let attempt = 0; attempt < attempts && !signal?.aborted; attempt++) {
     let leastS = 0;

@@ -26,12 +26,8 @@ const LATEST_S = 2 ** 40; // no clock that tells a time shows a later one
 export const SILENCE_TELLS =
   'with outside: "refuse" nothing is sent from outside the campaign\'s box, and that silence tells ' +
   "whoever watches that the person is not inside; by default a report is drawn there too";
+const TICKET = /^[\w-]*$/; // nothing else can be kept, and sent in a header
 const MANY = 30; // so many reports are spoken of before the first where a person lets the device report again
-const AGAIN: Record<Again, string> = {
-  never: "It is the only report to this campaign, whatever rounds follow.",
-  day: "Every day with a report is charged anew.",
-  round: "Every round with a report is charged anew.",
-};
 const OF_TRIPS =
   " Some reports are trips: both their ends were charged, and for those the sentence is about people whose trips " +
   "begin and end so far apart.";
@@ -205,15 +201,18 @@ export class Device {
       `Round ${document.round} of the campaign ${document.campaign} at ${this.address.origin}: ` +
       `${explainDocument(document, this.collector.slot(document, this.nowS()))} This report costs ${amount(costOf(document))}; ` +
       `${leftInWords(this.limits, spent)}. ${this.operator(spent, costOf(document))} ` +
-      `${AGAIN[this.again]}${this.manyMore(costOf(document))}${spent.ahead ? AHEAD : ""}`
+      `${this.manyMore(costOf(document))}${spent.ahead ? AHEAD : ""}`
     );
   }
 
-  /** What many reports of this kind tell together about somebody who moves a little. */
+  /** Whether others will follow, and what many of this kind tell together about somebody who moves a little. */
   private manyMore(cost: Promised): string {
-    if (this.again === "never") return "";
+    if (this.again === "never") return "It is the only report to this campaign, whatever rounds follow.";
     const together = manyTimes(cost, MANY);
-    return ` ${MANY} such reports cost ${amount(together)} together. ${explainNearby(together, MANY)}`;
+    return (
+      `Every ${this.again} with a report is charged anew. ` +
+      `${MANY} such reports cost ${amount(together)} together. ${explainNearby(together, MANY)}`
+    );
   }
 
   /** The ledger in words: what all reports have cost together, and those to this operator. */
@@ -246,9 +245,14 @@ export class Device {
 
   // --- One report
 
-  private async send(ends: [Locate, Locate?], { outside = "clamp", ticket, signal }: ReportOptions): Promise<Receipt> {
+  private async send(
+    ends: [Locate, Locate?],
+    { outside = "clamp", ticket = "", signal }: ReportOptions,
+  ): Promise<Receipt> {
     ends.forEach(checkLocate);
     if (oneOf("outside", outside, ["clamp", "refuse"]) === "refuse") console.warn(SILENCE_TELLS);
+    if (typeof ticket !== "string" || !TICKET.test(ticket))
+      throw new InvalidInput("ticket must be one that requestTicket gave");
     const made = await this.drawn(ends, outside, signal).finally(() => signal?.throwIfAborted());
     return this.delivered("cell" in made ? made : await made(ticket), signal, ticket);
   }
@@ -324,7 +328,7 @@ export class Device {
 
   private nowS(): number {
     const nowS = this.options.clock?.() ?? Date.now() / 1000;
-    if (!(nowS >= 0 && nowS <= LATEST_S)) throw new Refused("clock");
+    if (!(isNumber(nowS) && nowS >= 0 && nowS <= LATEST_S)) throw new Refused("clock");
     return nowS;
   }
 
@@ -333,7 +337,7 @@ export class Device {
     if (charge.state === "refused") throw new Refused("problem", charge.problem, true);
     const receipt = await this.receipt(charge);
     if (receipt.acknowledged) return receipt;
-    if (ticket) await this.ledger.mark(charge.report, { ticket: (charge.ticket ??= ticket) });
+    if (ticket) await this.ledger.mark(charge.report, { ticket: (charge.ticket ||= ticket) });
     const waits = await this.collector.count(charge, signal).catch(async (problem: unknown) => {
       if (problem instanceof Refused) await this.note(charge, problem.detail);
       throw problem;

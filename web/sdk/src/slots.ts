@@ -84,8 +84,6 @@ function checkedStarts(starts: Json | undefined, every: Every, slots: number): n
   const rise = minutes.every((start, at) => !(start <= minutes[at - 1]!));
   const count = slots + (every === "once" ? 1 : 0);
   const inside = (every === "once" || minutes[0] === 0) && minutes.at(-1)! < MINUTES[every];
-  if (!rise || minutes.length !== count || !inside) {
-    throw new RangeError();
-  }
+  if (!rise || minutes.length !== count || !inside) throw new RangeError();
   return minutes;
 }

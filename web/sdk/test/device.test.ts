@@ -254,6 +254,7 @@ describe("what is checked before a location is read", () => {
     ["budget", {}, { budgetPerYearPerKm: 1 }],
     ["budget", {}, { slackBudgetNats: 0.0119 }],
     ["clock", {}, { clock: () => Number.NaN }],
+    ["clock", {}, { clock: () => `${NOW_S}` as unknown as number }],
   ] as [string, JsonObject, Partial<DeviceOptions>][])("refuses: %s", async (reason, changes, more) => {
     collector.document = await served("paris", changes);
     const asking = opened(more).then((device) => device.report(never));
@@ -749,8 +750,7 @@ describe("the ledger", () => {
     };
     const device = await opened({ ledger });
     full = true;
-    for (let tries = 0; tries < 2; tries++)
-      expect((await refusal(device.report(PARIS)))[0]).toBe("ledger-unwritable");
+    for (let tries = 0; tries < 2; tries++) expect((await refusal(device.report(PARIS)))[0]).toBe("ledger-unwritable");
     expect([await device.history(), collector.reports]).toEqual([[], []]);
     full = false;
     expect((await device.report(PARIS)).acknowledged).toBe(true);

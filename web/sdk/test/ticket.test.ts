@@ -301,6 +301,14 @@ describe("asked of a collector", () => {
     expect(await requestTicket({ link: collector.link, invitation: CODE, seed, late: true })).toBeTruthy();
   });
 
+  it("is refused by the device before anything is charged where it is none", async () => {
+    const ledger = new MemoryStorage();
+    const device = await Device.open(collector.link, { maxEpsilonPerKm: 2, budgetPerKm: 10, ledger });
+    for (const ticket of [null, 5, {}, "a b", "a\nb", "☃"] as string[])
+      await expect(device.report(PARIS, { ticket })).rejects.toThrow(/ticket must be/);
+    expect([collector.requests, await device.history()]).toEqual([[], []]);
+  });
+
   it("believes no answer that is none", async () => {
     const key = campaign(spki(issuer.modulus));
     const onward = { status: 307, headers: { location: `${collector.origin}/elsewhere` } };
