@@ -15,6 +15,7 @@ from scipy.stats import binom, norm
 import geoveil as gv
 from geoveil.arrays import FloatArray
 from geoveil.channel.channel import Channel
+from geoveil.channel.kernel import lattice_beneath
 from geoveil.errors import InvalidInput, TooLarge, Unsupported
 from geoveil.estimate import (
     ActiveSetNewton,
@@ -647,9 +648,9 @@ def test_conjugate_gradients_settle_in_few_steps_on_a_lattice_however_wide_the_n
     parts = informations(Observations([tally]), truth)
     solvers = [
         uncertainty.InformationSolver(
-            parts, tally.space.size, tally.total, shape, np.random.default_rng(1)
+            parts, tally.space.size, tally.total, beneath, np.random.default_rng(1)
         )
-        for shape in ((24, 24), None)
+        for beneath in (lattice_beneath(grid), None)
     ]
     system = parts[0].matrix() + np.diag(solvers[0]._ridge)
     sides = solvers[0]._scores(4)

@@ -16,12 +16,12 @@ from geoveil.campaign.elastic_design import Between, blahut_arimoto, elastic
 from geoveil.campaign.rounds import NewestRounds
 from geoveil.channel.channel import Channel, Tally
 from geoveil.channel.guarantee import BetweenPositions, GeoIndistinguishability, Guarantee
-from geoveil.channel.kernel import lattice_pitch_km, lattice_shape
+from geoveil.channel.kernel import lattice_beneath
 from geoveil.document.wire import MOST_LEVELS
 from geoveil.errors import InvalidFile, InvalidInput
 from geoveil.estimate import Estimate, Estimator, IterativeBayesianUpdate, Steps
 from geoveil.position.positional import MOST_SLACK
-from geoveil.space import MaskedGrid, Space
+from geoveil.space import Space
 from geoveil.verify.guard import GuardedUpdate
 
 
@@ -306,11 +306,9 @@ def averaged(
     if space.size == 1:
         return believed
     reach = partial(reach_in_cells, epsilon_per_km, between=between)
-    shape = lattice_shape(space)
-    if isinstance(space, MaskedGrid):
-        mean = _around(space.spread(believed), reach(space.cell_km)).ravel()[space.cells]
-    elif shape is not None:
-        mean = _around(believed.reshape(shape), reach(lattice_pitch_km(space))).ravel()
+    beneath = lattice_beneath(space)
+    if beneath is not None:
+        mean = _around(beneath.spread(believed, 0.0), reach(beneath.pitch_km))[beneath.mask]
     else:
         distances = [space.distances_from_km(cell) for cell in range(space.size)]
         spacing = float(np.median([np.partition(row, 1)[1] for row in distances]))

@@ -26,10 +26,11 @@ from geoveil.channel.certificate import Certificate, check_claim, enumerated
 from geoveil.channel.channel import Channel, PrivacyLoss, checked_channel
 from geoveil.channel.guarantee import GeoIndistinguishability, Guarantee, checked_guarantee
 from geoveil.channel.joint import ManyChannels
-from geoveil.channel.kernel import kernel_on, lattice_shape
+from geoveil.channel.kernel import kernel_on
 from geoveil.channel.operator import DenseOperator, StackedOperator
 from geoveil.errors import InvalidInput
 from geoveil.randomness import Randomness
+from geoveil.space.grid import Grid, Line
 from geoveil.space.space import MATRIX_LIMIT, Space, checked_space
 
 _QUICK = 1024
@@ -169,7 +170,7 @@ class RankOneChannel(Channel):
         return entries
 
     def mean_of_distance(self, function: Callable[[FloatArray], FloatArray]) -> FloatArray:
-        if lattice_shape(self.space) is None:
+        if not isinstance(self.space, Grid | Line):
             return super().mean_of_distance(function)
         own = self._diagonal * function(np.zeros(1))
         return np.asarray(own + self._left * kernel_on(self.space, function)._push(self._right))

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 import scipy
 
-from geoveil.arrays import FloatArray, IntArray
+from geoveil.arrays import BoolArray, FloatArray, IntArray
 from geoveil.channel.backend import Array, Backend, Selection, Torus
 from geoveil.channel.operator import (
     DenseOperator,
@@ -22,7 +22,8 @@ from geoveil.channel.operator import (
     noise_of,
     refined,
 )
-from geoveil.space import Grid, Line, MaskedGrid, Space
+from geoveil.space import AnyGrid, Line, MaskedGrid, Space
+from geoveil.space.masked_grid import grid_beneath
 
 _DENSE_SIZE = 512
 """Up to so many cells a product with a matrix takes less time than a transform."""
@@ -257,27 +258,38 @@ class DenseKernel(DenseOperator, Kernel):
         return self._matrix[cells]
 
 
-def lattice_shape(space: Space) -> tuple[int, int] | None:
-    """Rows and columns of a space that is a regular lattice in row-major order; ``None`` for others."""
-    if isinstance(space, Grid):
-        return space.rows, space.columns
+class Beneath(NamedTuple):
+    """The rectangle of places beneath a space, some of which are its cells, both numbered row by row."""
+
+    pitch_km: float
+    mask: BoolArray
+    """(rows, columns): which are cells."""
+
+    def spread(self, values: FloatArray, empty: float) -> FloatArray:
+        """(…, cells) → (…, rows, columns), ``empty`` where there is no cell."""
+        wide = np.full((*values.shape[:-1], *self.mask.shape), empty)
+        wide[..., self.mask] = values
+        return wide
+
+
+def lattice_beneath(space: Space) -> Beneath | None:
+    """The lattice that all cells of a space lie on; ``None`` where it has none."""
     if isinstance(space, Line):
-        return 1, space.size
-    return None
+        return Beneath(1.0, np.ones((1, space.size), dtype=np.bool_))
+    if not isinstance(space, AnyGrid):
+        return None
+    grid, mask = grid_beneath(space)
+    flags = np.ones(grid.size, dtype=np.bool_) if mask is None else mask
+    return Beneath(grid.cell_km, flags.reshape(grid.shape))
 
 
 def lattice_distances_km(space: Space) -> FloatArray:
-    """Distance by offset on a lattice: entry (a, b) is the distance of cells a rows and b columns apart."""
-    shape = lattice_shape(space)
-    if shape is None:
+    """Distance by offset on a lattice: entry (a, b) is the distance of places a rows and b columns apart."""
+    beneath = lattice_beneath(space)
+    if beneath is None:
         raise TypeError("only lattices have distances by offset")
-    across = np.hypot(np.arange(shape[0])[:, None], np.arange(shape[1])[None, :])
-    return lattice_pitch_km(space) * across
-
-
-def lattice_pitch_km(space: Space) -> float:
-    """The distance of neighbours on a lattice."""
-    return space.cell_km if isinstance(space, Grid) else 1.0
+    rows, columns = (np.arange(size) for size in beneath.mask.shape)
+    return beneath.pitch_km * np.hypot(rows[:, None], columns[None, :])
 
 
 @singledispatch
@@ -286,11 +298,10 @@ def kernel_on(space: Space, function: Callable[[FloatArray], FloatArray]) -> Ker
 
     A kind of space with a structure of its own registers it here.
     """
-    if isinstance(space, MaskedGrid):
-        return PartialKernel(LatticeKernel(function(lattice_distances_km(space.grid))), space.cells)
-    if lattice_shape(space) is not None:
-        return LatticeKernel(function(lattice_distances_km(space)))
-    return DenseKernel(function(space.distances_km()))
+    if lattice_beneath(space) is None:
+        return DenseKernel(function(space.distances_km()))
+    kernel = LatticeKernel(function(lattice_distances_km(space)))
+    return PartialKernel(kernel, space.cells) if isinstance(space, MaskedGrid) else kernel
 
 
 # --- How steep a function on a space is: the largest |v(x) − v(x′)| / d(x, x′) over all pairs
@@ -317,12 +328,10 @@ def steepness(values: FloatArray, space: Space) -> Steepness:
     """
     if space.size == 1:
         return Steepness(0.0, (0, 0))
-    shape = lattice_shape(space)
-    if shape is not None:
-        return _steepness_by_offset(values.reshape(shape), lattice_pitch_km(space))
-    if isinstance(space, MaskedGrid):
-        result = _steepness_by_offset(space.spread(values, empty=np.nan), space.cell_km)
-        one, other = np.searchsorted(space.cells, result.pair).tolist()
+    beneath = lattice_beneath(space)
+    if beneath is not None:
+        result = _steepness_by_offset(beneath.spread(values, np.nan), beneath.pitch_km)
+        one, other = np.searchsorted(np.flatnonzero(beneath.mask), result.pair).tolist()
         return Steepness(result.slope_per_km, (one, other), result.exact)
     best = Steepness(0.0, (0, 1))
     for cell in range(space.size - 1):

@@ -9,13 +9,13 @@ from typing import Protocol
 import numpy as np
 import scipy
 
-from geoveil.arrays import FloatArray, IntArray, count
+from geoveil.arrays import FloatArray, count
 from geoveil.channel.channel import Information
-from geoveil.channel.kernel import lattice_shape
+from geoveil.channel.kernel import Beneath, lattice_beneath
 from geoveil.errors import TooLarge
 from geoveil.estimate import bars, fitted, identifiability, stopping
 from geoveil.estimate.uneven import PlacesOfAll, bars_show
-from geoveil.space import MATRIX_LIMIT, MaskedGrid
+from geoveil.space import MATRIX_LIMIT
 
 MATRIX_CELLS = 2_048
 """Up to so many unknowns the information is inverted as a matrix, in a few seconds."""
@@ -104,12 +104,9 @@ class FisherInformation:
             uneven = ", people not taken to stand evenly in their cells"
         how = uneven + "".join(dict.fromkeys(f"; {part.how}" for part in parts if part.how))
         if unknowns > MATRIX_CELLS:
-            space = observations.space
-            shape, cells_in = lattice_shape(space), None
-            if isinstance(space, MaskedGrid):
-                shape, cells_in = space.grid.shape, space.cells
-            draws, people = np.random.default_rng(self.seed), observations.total
-            solver = InformationSolver(parts, cells, people, shape, draws, cells_in=cells_in)
+            space, people = observations.space, observations.total
+            beneath, draws = lattice_beneath(space), np.random.default_rng(self.seed)
+            solver = InformationSolver(parts, cells, people, beneath, draws)
             if combinations is not None:
                 return solver.about(distribution, how, combinations)
             errors = solver.errors(distribution, how, stopping.Meter(progress))
@@ -158,10 +155,10 @@ def informations(observations: fitted.Observations, distribution: FloatArray) ->
 class InformationSolver:
     """(J + diag(1/u²))⁻¹ by conjugate gradients, preconditioned with S·F·diag(1/f)·Fᵀ·S.
 
-    S = diag(J + diag(1/u²))^{−½}; on a lattice of this ``shape`` F are its cosines (where it has cells that
-    do not exist, cut to ``cells_in``, those that do) and f is the diagonal of
-    FᵀS(J + diag(1/u²))SF, which is nearly all of it where noise is alike everywhere; elsewhere F = 1. Both
-    diagonals come from random scores, to a relative √(2/64): that changes the number of steps alone.
+    S = diag(J + diag(1/u²))^{−½}; where a lattice is ``beneath`` F are its cosines, cut to those of its
+    places that are cells, and f is the diagonal of FᵀS(J + diag(1/u²))SF, which is nearly all of it where
+    noise is alike everywhere; elsewhere F = 1. Both diagonals come from random scores, to a relative
+    √(2/64): that changes the number of steps alone.
     """
 
     def __init__(
@@ -169,15 +166,12 @@ class InformationSolver:
         parts: Sequence[Information],
         cells: int,
         people: int,
-        shape: tuple[int, int] | None,
+        beneath: Beneath | None,
         generator: np.random.Generator,
-        *,
-        cells_in: IntArray | None = None,
     ) -> None:
         self._parts = parts
-        self._cells_in = cells_in
         self._people = people
-        self._shape = shape
+        self._beneath = beneath
         self._generator = generator
         self._crowds = cells
         self._cells = parts[0].score.size
@@ -188,7 +182,7 @@ class InformationSolver:
         self._ridge = np.maximum(diagonal / most, 1.0) ** 2  # 1/u²
         self._ridge[cells:] = 1.0  # where crowds stand has variance one before any report
         self._scale = np.sqrt(diagonal + self._ridge)
-        if shape is not None:
+        if beneath is not None:
             self._spectrum = self._mean_square(
                 lambda draws: self._waves(self._scores(draws) / self._scale)
             )
@@ -267,22 +261,18 @@ class InformationSolver:
     def _nearly_solved(self, residual: FloatArray) -> FloatArray:
         """(…, cells) times the preconditioner."""
         scaled = residual / self._scale
-        if self._shape is not None:
-            lattice = (self._waves(scaled) / self._spectrum).reshape(-1, *self._shape)
-            whole = scipy.fft.idctn(lattice, axes=(-2, -1), norm="ortho").reshape(len(lattice), -1)
-            if self._cells_in is not None:
-                whole = whole[:, self._cells_in]
-            scaled = whole.reshape(residual.shape)
+        if self._beneath is not None:
+            mask = self._beneath.mask
+            lattice = (self._waves(scaled) / self._spectrum).reshape(-1, *mask.shape)
+            whole = scipy.fft.idctn(lattice, axes=(-2, -1), norm="ortho")
+            scaled = whole[:, mask].reshape(residual.shape)
         return np.asarray(scaled / self._scale)
 
     def _waves(self, values: FloatArray) -> FloatArray:
         """(…, cells) as sums of cosines of the lattice, one for each of its cells."""
-        assert self._shape is not None
-        lattice = values.reshape(-1, self._crowds)
-        if self._cells_in is not None:
-            lattice = np.zeros((len(lattice), self._shape[0] * self._shape[1]))
-            lattice[:, self._cells_in] = values.reshape(-1, self._crowds)
-        waves = scipy.fft.dctn(lattice.reshape(-1, *self._shape), axes=(-2, -1), norm="ortho")
+        assert self._beneath is not None
+        lattice = self._beneath.spread(values.reshape(-1, self._crowds), 0.0)
+        waves = scipy.fft.dctn(lattice, axes=(-2, -1), norm="ortho")
         return np.asarray(waves.reshape(*values.shape[:-1], -1))
 
     def _mean_square(self, draw: Callable[[int], FloatArray]) -> FloatArray:

@@ -19,15 +19,13 @@ from geoveil.channel.kernel import (
     FFT_NOISE,
     LatticeKernel,
     fft_workers,
-    lattice_pitch_km,
-    lattice_shape,
+    lattice_beneath,
 )
 from geoveil.errors import TooLarge, Unsupported
 from geoveil.mechanism.local import local_loss
 from geoveil.mechanism.mechanism import Mechanism
 from geoveil.randomness import Randomness
 from geoveil.space.grid import CELL_LIMIT
-from geoveil.space.masked_grid import MaskedGrid
 from geoveil.space.space import Space, checked_space
 
 _BITS = 62
@@ -68,7 +66,12 @@ class Disc(Mechanism):
         self.space = checked_space(space)
         self.epsilon = positive("epsilon", epsilon)
         self.guarantee = LocalDifferentialPrivacy(self.epsilon)
-        pitch, cells = _lattice(space)
+        beneath = lattice_beneath(space)
+        if beneath is None:
+            raise Unsupported(
+                f"discs (on {space!r}) must be on a grid or a line; use RandomizedResponse elsewhere"
+            )
+        pitch, cells = beneath
         chosen = disc_radius_km is None
         square = _telling_most(cells, self.epsilon) if chosen else _square(disc_radius_km, pitch)
         self._discs = Discs.of(cells, square)
@@ -231,18 +234,6 @@ class Discs:
         disc = np.zeros(self._torus)
         disc[tuple(self.offsets.T)] = 1.0  # negative steps count from the end
         return frozen(scipy.fft.rfft2(disc).real)
-
-
-def _lattice(space: Space) -> tuple[float, BoolArray]:
-    """The distance of neighbours, and which places of the rectangle (rows, columns) are cells."""
-    if isinstance(space, MaskedGrid):
-        return space.cell_km, space.mask.reshape(space.grid.shape)
-    shape = lattice_shape(space)
-    if shape is None:
-        raise Unsupported(
-            f"discs (on {space!r}) must be on a grid or a line; use RandomizedResponse elsewhere"
-        )
-    return lattice_pitch_km(space), np.ones(shape, dtype=np.bool_)
 
 
 def _square(radius_km: Any, pitch_km: float) -> int:
