@@ -312,3 +312,17 @@ def test_what_a_type_checker_takes_a_design_for_is_what_it_is():
         assert typed(space) is type(gv.elastic(space, epsilon_per_km=2.0))
     places = gv.Points(lat=[48.85, 48.86], lng=[2.3, 2.3])
     assert isinstance(gv.elastic(places, epsilon_per_km=2.0), typed(places))
+
+
+def test_advice_goes_on_without_those_that_have_no_law_for_noise_so_wide():
+    """Beside the dial: planar Laplace from 0.01 for each cell on, planar geometric a fifth of it."""
+    small = gv.Grid(rows=2, columns=3, cell_km=1.0)
+    for epsilon_per_km, there in ((0.005, ["planar geometric"]), (0.001, [])):
+        advice = gv.advise(
+            small, np.full(6, 1 / 6), epsilon_per_km=epsilon_per_km, people=50, repeats=1
+        )
+        assert [choice.name for choice in advice.choices if choice.camouflage is None] == [
+            *there,
+            "exponential",
+            "discs",
+        ]

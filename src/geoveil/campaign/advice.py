@@ -14,7 +14,7 @@ from geoveil.campaign.elastic_design import Between, checked_between, elastic
 from geoveil.channel.channel import Channel
 from geoveil.channel.guarantee import BetweenPositions, GeoIndistinguishability, Guarantee
 from geoveil.channel.words import promise_of_a_report
-from geoveil.errors import number_of
+from geoveil.errors import InvalidInput, number_of
 from geoveil.estimate import IterativeBayesianUpdate, Progress
 from geoveil.holding import Drawn, Framed, Shown
 from geoveil.measure import (
@@ -127,8 +127,8 @@ def advise(
     All settings have the same worst-case promise, between positions or cells as in ``elastic``. Those beside
     the dial have the same number between cells, whatever the dial's is between: a weaker promise on a map.
     Discs (:class:`~geoveil.Disc`, on grids) keep it by losing no more between any two cells than it allows
-    between neighbours. The error is measured: ``people`` are drawn from the prior, report, and are estimated,
-    ``repeats`` times over.
+    between neighbours. Those of which no law is computed for noise as wide are left out. The error is
+    measured: ``people`` are drawn from the prior, report, and are estimated, ``repeats`` times over.
     The most isolated place is sought among cells with at least half of an equal share.
     ``most_leverage`` bounds the leverage of every setting of the dial (see ``elastic``).
     """
@@ -165,7 +165,12 @@ def advise(
     makers += [(f"{name}{weaker}", None, make) for name, make in beside.items()]
     choices = []
     for step, (name, camouflage, make) in enumerate(makers, start=1):
-        mechanism = make()
+        try:
+            mechanism = make()
+        except InvalidInput:
+            if camouflage is not None:
+                raise
+            continue
         choices.append(
             Choice(
                 name=name,
