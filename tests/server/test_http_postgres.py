@@ -13,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import replace
 from http.client import HTTPConnection
+from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -263,14 +264,58 @@ def test_processes_go_on_where_there_is_no_memory_for_the_one_that_was_killed(
             raise OSError("Cannot allocate memory")
         return new, None
 
-    monkeypatch.setattr(run, "wait", lambda *_: [7])
-    monkeypatch.setattr(run, "_AGAIN_S", 0.0)
+    monkeypatch.setattr(run, "wait", lambda there, _: [7] if 7 in there else [])
+    monkeypatch.setattr(run, "_FIRST_PAUSE_S", 0.0)
     monkeypatch.setattr(supervisor, "_start", start)
-    supervisor._replace_dead()
+    for _ in range(4):
+        supervisor._replace_dead()
     assert (asked, supervisor._started) == ([0] * 4, [(new, None)])
-    assert (
-        capsys.readouterr().err.count('"process-failed"') == 2
-    )  # that it ended, and why it stays away
+    told = capsys.readouterr().err
+    assert told.count('"process-failed"') == 4  # that it ended, and why it stays away
+    assert told.count('"error": "OSError"') == 3
+
+
+def test_processes_that_end_young_are_followed_after_longer_and_longer_pauses(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    now_s, asked, dies_after_s = 1000.0, [995.0], 5.0
+    process = SimpleNamespace(sentinel=7, exitcode=-11, join=lambda: None)
+    steady = SimpleNamespace(sentinel=8)
+    settings = Settings(processes=2, database="postgresql://host/name")
+    supervisor = Supervisor(settings, SimpleNamespace())  # type: ignore[arg-type]
+    supervisor._started = [(steady, None), (process, None)]  # type: ignore[list-item]
+
+    def ended(there: dict[int, int], _: float) -> list[int]:
+        return [7] if 7 in there and now_s >= asked[-1] + dies_after_s else []
+
+    def start(place: int) -> Any:
+        assert place == 1, "the other goes on"
+        asked.append(now_s)
+        return process, None
+
+    monkeypatch.setattr(run, "wait", ended)
+    monkeypatch.setattr(time, "monotonic", lambda: now_s)
+    monkeypatch.setattr(supervisor, "_start", start)
+
+    def starts(number: int) -> list[float]:
+        """How long after the end of the one before each of so many was started."""
+        nonlocal now_s
+        del asked[:-1]
+        while len(asked) <= number:
+            supervisor._replace_dead()
+            now_s += 1.0
+        return [later - earlier - dies_after_s for earlier, later in pairwise(asked)]
+
+    assert starts(8) == [0, 1, 2, 4, 8, 16, 30, 30]
+    lines = [json.loads(line) for line in capsys.readouterr().err.splitlines()]
+    waits = [line["seconds"] for line in lines if line["event"] == "process-waits"]
+    assert waits == [1, 2, 4, 8, 16, 30, 30]
+    dies_after_s = 100.0  # one that lived is followed at once
+    assert starts(2) == [0, 0]
+    supervisor._stop(signal.SIGTERM, None)
+    now_s += 1000.0
+    supervisor._replace_dead()
+    assert len(asked) == 3, "nothing is started while it stops"
 
 
 @pytest.mark.parametrize("processes", [1, 2])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import multiprocessing
 import os
 import shutil
@@ -12,6 +13,7 @@ import sys
 import tempfile
 import threading
 import time
+from collections import defaultdict
 from collections.abc import Callable
 from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass, replace
@@ -43,10 +45,39 @@ _DOORS = 1 if sys.platform == "win32" else 16
 """So many new connections are taken in one turn of the event loop, which takes one at each socket: with one
 door, whoever connects often and keeps the loop busy has others wait outside. Windows has another loop."""
 _LOOK_S = 0.2
-_AGAIN_S = 1.0
+_YOUNG_S = 60.0
+"""A process that ends sooner will hardly be the last: the next one in its place is waited with."""
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 1.0, 30.0
 _SAID_WHY = 1
 """The exit status of a process whose own log says why it ended."""
 _OTHER_FILES = 256
+
+
+@dataclass(slots=True)
+class _Pause:
+    """Before the next process in the place of one: twice as long with each that ended young."""
+
+    length_s: float = 0.0
+    began_s: float = -math.inf
+    """When the process was started that is in the place, or should have been."""
+    over_s: float = math.inf
+    """When the next one is due."""
+
+    def begin(self) -> None:
+        """From now on."""
+        now_s = time.monotonic()
+        young = now_s - self.began_s < _YOUNG_S
+        longer_s = min(max(_FIRST_PAUSE_S, 2.0 * self.length_s), _LONGEST_PAUSE_S)
+        self.length_s = longer_s if young else 0.0
+        self.over_s = now_s + self.length_s
+
+    def end(self) -> bool:
+        """Whether it is over, so that a process is started now."""
+        now_s = time.monotonic()
+        over = now_s >= self.over_s
+        if over:
+            self.began_s, self.over_s = now_s, math.inf
+        return over
 
 
 class Supervisor:
@@ -54,10 +85,12 @@ class Supervisor:
 
     def __init__(self, settings: Settings, listener: socket.socket) -> None:
         self._settings, self._listener = settings, listener
+        self._log = Log(settings.log_level)
         self._context = multiprocessing.get_context("spawn")
         self._stopping = False
         self._folder: Path | None = None
         self._started: list[tuple[BaseProcess, Event]] = []
+        self._pauses: defaultdict[int, _Pause] = defaultdict(_Pause)
 
     def run(self, ready: Callable[[], None]) -> None:
         """Start all, say when all listen, replace those that die, and stop all in the end."""
@@ -94,27 +127,35 @@ class Supervisor:
                 shutil.rmtree(self._folder, ignore_errors=True)
 
     def _replace_dead(self) -> None:
-        dead = wait([process.sentinel for process, _ in self._started], _LOOK_S)
-        for place, (process, _) in enumerate(self._started):
-            if process.sentinel in dead and not self._stopping:
+        there = {
+            process.sentinel: place
+            for place, (process, _) in enumerate(self._started)
+            if self._pauses[place].over_s == math.inf
+        }
+        for sentinel in wait(there, _LOOK_S):
+            place = there[sentinel]  # type: ignore[index]
+            process, _ = self._started[place]
+            if not self._stopping:
                 process.join()
                 if process.exitcode != _SAID_WHY:
-                    log = Log(self._settings.log_level)
-                    log.event("process-failed", level="error", exit=process.exitcode)
-                self._start_again(place)
+                    self._log.event("process-failed", level="error", exit=process.exitcode)
+                self._put_off(place)
+        for place, pause in self._pauses.items():
+            if not self._stopping and pause.end():
+                try:
+                    self._started[place] = self._start(place)
+                except (
+                    OSError
+                ) as error:  # no memory for it, or no files: the others go on without it
+                    self._log.fault("process-failed", error)
+                    self._put_off(place)
 
-    def _start_again(self, place: int) -> None:
-        """As soon as there is memory for it, and files: until then the others go on without it."""
-        told = False
-        while not self._stopping:
-            try:
-                self._started[place] = self._start(place)
-                return
-            except OSError as error:
-                if not told:
-                    Log(self._settings.log_level).fault("process-failed", error)
-                told = True
-                time.sleep(_AGAIN_S)
+    def _put_off(self, place: int) -> None:
+        """Start the next process in a place at once, or after a pause that the log tells."""
+        pause = self._pauses[place]
+        pause.begin()
+        if pause.length_s:
+            self._log.event("process-waits", level="warning", seconds=pause.length_s)
 
     def _stop(self, number: int, frame: FrameType | None) -> None:
         """A signal ends all processes in order; a second one at once."""
