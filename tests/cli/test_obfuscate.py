@@ -89,6 +89,12 @@ def test_the_promise_is_between_positions_unless_another_mechanism_is_named(chec
     assert "the loss between any two positions" in json.loads(told.stdout)["guarantee"]
 
 
+def test_a_promise_per_metre_is_noticed(checkins: Path) -> None:
+    asked = ["-o", checkins.with_name("noisy.csv"), *BOX, "--epsilon-per-km"]
+    assert "next to nothing comes back" not in obfuscate(checkins, *asked, "0.05").stdout
+    assert "next to nothing comes back" in obfuscate(checkins, *asked, "0.002").stdout
+
+
 def test_the_json_summary(checkins: Path) -> None:
     with checkins.open("a") as file:
         file.write("last,x,2.35\nfar,10,10\n")

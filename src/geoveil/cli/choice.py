@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+import numpy as np
 
 import geoveil as gv
-from geoveil.channel.words import NEARBY_KM, explain, explain_trip, spend_in_words
+from geoveil.channel.words import NEARBY_KM, explain, explain_trip, rounded_up, spend_in_words
 from geoveil.cli.options import INPUT, Decorator, between_option, together
 from geoveil.document.canonical import document_id
 from geoveil.document.saved import AnyMechanism, mechanism_to_dict
 from geoveil.mechanism import MECHANISMS
 from geoveil.position.positional import Placed
+from geoveil.space import MapSpace
 from geoveil.space.points import at_places
 from geoveil.table.reader import is_pipe
 
@@ -27,6 +30,8 @@ ELASTIC = gv.Elastic.name
 """The mechanism whose promise may be between positions or between cells."""
 ON_MAPS = tuple(name for name in MECHANISMS if name not in ("linear-geometric", "rappor"))
 """The mechanisms whose reports are places on a map."""
+_NEXT_TO_NOTHING = 0.1
+"""Nats between the farthest places of a map."""
 
 PROMISES = {
     "epsilon_per_km": "Promise: loss per kilometre between two places.",
@@ -159,8 +164,24 @@ def promise_in_words(
     return {
         "promise": promise,
         "so": so,
+        "noise": _all_noise(mechanism),
         "spent": spend_in_words(cost, reports_per_person, unit=unit),
     }
+
+
+def _all_noise(mechanism: AnyMechanism) -> str:
+    """That reports say next to nothing, as where ε was meant per metre; empty where they say more."""
+    guarantee = mechanism.guarantee
+    if guarantee is None or not isinstance(mechanism, gv.Channel) or mechanism.space.size == 1:
+        return ""
+    across_km = float(np.linalg.norm(np.ptp(mechanism.space.centres, axis=0)))
+    loss = guarantee.level_within(across_km)
+    if loss >= _NEXT_TO_NOTHING or not isinstance(mechanism.space, MapSpace):
+        return ""
+    return (
+        "so much that next to nothing comes back: wherever on the map two people are, no report is more than "
+        f"{rounded_up(math.exp(loss), 3)} times as likely from one as from the other; ε is per kilometre"
+    )
 
 
 def distance_in_words(mechanism: gv.Channel, distance_km: float) -> str:
