@@ -144,9 +144,8 @@ class Supervisor:
             if not self._stopping and pause.end():
                 try:
                     self._started[place] = self._start(place)
-                except (
-                    OSError
-                ) as error:  # no memory for it, or no files: the others go on without it
+                except OSError as error:
+                    # no memory for it, or no files: the others go on without it
                     self._log.fault("process-failed", error)
                     self._put_off(place)
 
