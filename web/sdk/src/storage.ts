@@ -81,9 +81,11 @@ export class IndexedDbStorage implements LedgerStorage {
     const request = indexedDB.open(this.name, 1);
     request.onupgradeneeded = () => request.result.createObjectStore(STORE);
     const database = await answer<IDBDatabase>(request);
-    const transaction = database.transaction(STORE, mode, { durability: "strict" });
-    database.close(); // as soon as the transaction has ended
-    return transaction;
+    try {
+      return database.transaction(STORE, mode, { durability: "strict" });
+    } finally {
+      database.close(); // as soon as the transaction has ended
+    }
   }
 }
 

@@ -758,6 +758,18 @@ describe("the ledger", () => {
     expect((await refusal(opened({ ledger: nothing })))[0]).toBe("ledger-unreadable");
   });
 
+  it("can be erased where its database is another program's", async () => {
+    const others = await new Promise<IDBDatabase>((resolve) => {
+      const request = indexedDB.open("others", 1);
+      request.onsuccess = () => resolve(request.result);
+    });
+    others.close();
+    const storage = new IndexedDbStorage("others");
+    expect(await refusal(opened({ ledger: storage }))).toEqual(["ledger-unreadable", "NotFoundError", false]);
+    await storage.erase(); // nothing holds it open
+    expect((await (await opened({ ledger: storage })).report(PARIS)).acknowledged).toBe(true);
+  });
+
   it("that is written by others all the time is busy, and nothing is sent", async () => {
     const ledger = new MemoryStorage();
     const device = await opened({ ledger });
