@@ -21,10 +21,11 @@ from geoveil.campaign import Campaign
 from geoveil.campaign.rounds import Closing
 from geoveil.document.wire import MechanismDocument
 from geoveil.randomness import seeded
-from geoveil.server import dashboard, shapes
+from geoveil.server import dashboard, region_shares, shapes
 from geoveil.server.apart import CalculationFailed, Calculator
-from geoveil.server.dashboard import OPERATIONS, evidence_of, shares_of
+from geoveil.server.dashboard import OPERATIONS
 from geoveil.server.openapi import Audience
+from geoveil.server.region_shares import evidence_of, shares_of
 from geoveil.server.settings_of_campaign import CampaignSettings
 from geoveil.space import MaskedGrid, space_from_dict
 from geoveil.store import CampaignRecord, EstimateRecord, Overloaded, RoundRecord, Upload
@@ -189,13 +190,13 @@ def test_documents_are_read_again_while_others_are_answered(
     closed: InProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     threads: list[str] = []
-    read = dashboard.unpack_levels
+    read = region_shares.unpack_levels
 
     def noted(*given: Any, **named: Any) -> Any:
         threads.append(threading.current_thread().name)
         return read(*given, **named)
 
-    monkeypatch.setattr(dashboard, "unpack_levels", noted)
+    monkeypatch.setattr(region_shares, "unpack_levels", noted)
     assert ask(closed, "GET", f"{CAMPAIGN}/counts").status_code == 200
     assert threads
     assert all(name.startswith("geoveil-store") for name in threads), threads
@@ -284,7 +285,9 @@ def test_blocks_have_intervals_of_their_own(closed: InProcess) -> None:
 def test_a_region_has_an_interval_of_its_own(
     closed: InProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(dashboard, "members_of", None)  # in a process apart: 100 MiB of large maps
+    monkeypatch.setattr(
+        region_shares, "members_of", None
+    )  # in a process apart: 100 MiB of large maps
     made = closed.get(f"{CAMPAIGN}/estimate").json()
     south, west, north, east = LYON["box"]
     middle = (west + east) / 2

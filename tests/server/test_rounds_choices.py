@@ -14,7 +14,7 @@ from geoveil.campaign import one_map
 from geoveil.document.wire import MechanismDocument, unpack_levels
 from geoveil.errors import InvalidInput
 from geoveil.server.conclusion import conclude
-from geoveil.server.dashboard import evidence_of, recalled, shares_of
+from geoveil.server.region_shares import evidence_of, recalled, shares_of
 from geoveil.server.round_documents import served
 from geoveil.store import Upload
 from server.rounds_support import City, campaign_settings

@@ -17,7 +17,7 @@ from geoveil.estimate.regions import members_of
 from geoveil.server import conclusion, round_documents
 from geoveil.server.campaigns import Campaigns
 from geoveil.server.conclusion import conclude
-from geoveil.server.dashboard import evidence_of, shares_of
+from geoveil.server.region_shares import evidence_of, shares_of
 from geoveil.server.round_documents import prepare
 from geoveil.server.shapes import read_area, space_of
 from geoveil.server.worker import Jobs

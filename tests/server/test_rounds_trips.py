@@ -15,9 +15,9 @@ from geoveil.document.wire import MechanismDocument, unpack_levels
 from geoveil.errors import InvalidInput
 from geoveil.server import trip_conclusion
 from geoveil.server.conclusion import Conclusion, NothingToRelease
-from geoveil.server.dashboard import evidence_of
 from geoveil.server.map_files import flow_file, table_of
 from geoveil.server.problem import VIEWS
+from geoveil.server.region_shares import evidence_of
 from geoveil.server.round_documents import served
 from geoveil.server.trip_conclusion import conclude_trips, side_of
 from geoveil.server.worker import Jobs

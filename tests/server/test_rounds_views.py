@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from geoveil.estimate import uncertainty
-from geoveil.server import dashboard
+from geoveil.server import region_shares
 from geoveil.server.map_files import rendered
 from geoveil.server.problem import VIEWS
 from geoveil.table.results import read_result
@@ -121,19 +121,19 @@ def test_few_regions_of_many_cells_are_solved_for_by_themselves(
     city.report(3_000)
     city.campaigns.close("paris")
     city.work()
-    evidence = dashboard.evidence_of(city.campaigns, "paris")
+    evidence = region_shares.evidence_of(city.campaigns, "paris")
     members = np.zeros((2, 48))
     members[0, :20], members[0, 20], members[1, 30:] = 1.0, 0.5, 1.0
-    by_matrix = dashboard.shares_of(print, evidence, members)
+    by_matrix = region_shares.shares_of(print, evidence, members)
     assert not isinstance(by_matrix, str)
-    monkeypatch.setattr(dashboard, "MATRIX_LIMIT", 40)
+    monkeypatch.setattr(region_shares, "MATRIX_LIMIT", 40)
     monkeypatch.setattr(uncertainty, "MATRIX_CELLS", 40)
     monkeypatch.setattr(uncertainty.InformationSolver, "_chunks", None)  # nobody draws
-    solved = dashboard.shares_of(print, evidence, members)
+    solved = region_shares.shares_of(print, evidence, members)
     assert not isinstance(solved, str)
     np.testing.assert_allclose(solved.rows, by_matrix.rows, atol=0.005)
     assert solved[1:] == by_matrix[1:]
-    dashboard._bars.cache_clear()
-    many = np.repeat(members, dashboard.FEW_REGIONS, axis=0)
+    region_shares._bars.cache_clear()
+    many = np.repeat(members, region_shares.FEW_REGIONS, axis=0)
     with pytest.raises(TypeError):  # which would be drawn
-        dashboard.shares_of(print, evidence, many)
+        region_shares.shares_of(print, evidence, many)
