@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from collections import Counter
 from collections.abc import Iterable
@@ -17,12 +18,13 @@ import pytest
 import geoveil as gv
 from geoveil.campaign import rounds
 from geoveil.channel.channel import Tally
+from geoveil.document.canonical import canonical_bytes
 from geoveil.document.wire import MechanismDocument
 from geoveil.errors import InvalidInput
 from geoveil.server.campaigns import Campaigns
 from geoveil.server.conclusion import NothingToRelease, conclude
 from geoveil.server.problem import NewerSettings
-from geoveil.server.round_documents import SLOW_CLOCKS_S, served
+from geoveil.server.round_documents import SLOW_CLOCKS_S, Served, served
 from geoveil.server.settings_of_campaign import CampaignSettings
 from geoveil.server.upkeep import QUEUED_S, Upkeep
 from geoveil.server.worker import Jobs
@@ -844,6 +846,25 @@ def test_campaigns_of_a_newer_program_stop_no_other(newer: dict[str, Any]) -> No
             city.campaigns.state(name)
         city.campaigns.delete(name)
     assert "paris" in {record.id for record in city.store.campaigns()}
+
+
+def test_documents_are_kept_for_devices_in_a_bounded_number_of_bytes() -> None:
+    documents = {
+        f"{number:064}": canonical_bytes({"kind": "mechanism", "text": number * "x"})
+        for number in (100, 101, 102, 5000)
+    }
+    kept = Served(most_bytes=500)  # two of them
+    first, second, third, large = documents
+    for mechanism in (first, second, first, third, first, large, first):
+        body = kept(mechanism, documents[mechanism])
+        assert body == canonical_bytes({"id": mechanism, **json.loads(documents[mechanism])})
+        assert sum(map(len, kept._bodies.values())) <= 500
+        if mechanism != large:
+            assert kept(mechanism, b"not read again") is body
+        if mechanism == third:
+            assert [*kept._bodies] == [first, third], "the one asked for longest ago goes"
+    levels = canonical_bytes({"kind": "levels"})
+    assert kept("several", levels) is levels
 
 
 def test_what_is_known_of_a_deleted_campaign_is_dropped() -> None:

@@ -8,8 +8,10 @@ the worker has made its documents. What cannot be made ends the campaign, with t
 from __future__ import annotations
 
 import json
+from collections import OrderedDict
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from threading import Lock
 from typing import Any, ClassVar
 
 from geoveil.arrays import one_blas_thread
@@ -157,11 +159,32 @@ def record_of(documents: Documents, settings: CampaignSettings, opened_at_s: int
     )
 
 
-@lru_cache(256)
-def served(mechanism: str, document: bytes) -> bytes:
-    """What a device is given: all levels in one body, or the only document with its id."""
-    values = json.loads(document)
-    return document if values["kind"] == "levels" else canonical_bytes({"id": mechanism, **values})
+class Served:
+    """What devices are given of the documents that were last asked for, in a bounded number of bytes."""
+
+    def __init__(self, most_bytes: int = 1 << 25) -> None:
+        self._most_bytes = most_bytes
+        self._bodies: OrderedDict[str, bytes] = OrderedDict()
+        self._lock = Lock()
+
+    def __call__(self, mechanism: str, document: bytes) -> bytes:
+        """All levels in one body, or the only document with its id."""
+        with self._lock:
+            if mechanism in self._bodies:
+                self._bodies.move_to_end(mechanism)
+                return self._bodies[mechanism]
+        body, values = document, json.loads(document)
+        if values["kind"] != "levels":
+            body = canonical_bytes({"id": mechanism, **values})
+        with self._lock:
+            self._bodies[mechanism] = body
+            held_bytes = sum(map(len, self._bodies.values()))
+            while held_bytes > self._most_bytes:
+                held_bytes -= len(self._bodies.popitem(last=False)[1])
+        return body
+
+
+served = Served()
 
 
 # --- Prepared: of many cells, by the worker
