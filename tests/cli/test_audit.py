@@ -148,7 +148,7 @@ def test_a_broken_claim_ends_with_one(broken: Path) -> None:
 
 
 def test_a_claim_a_little_below_a_bound_is_called_unshown_and_not_broken(tmp_path: Path) -> None:
-    many = Grid(rows=33, columns=32, cell_km=0.5)
+    many = Grid(rows=65, columns=64, cell_km=0.5)
     values = mechanism_to_dict(PlanarLaplace(many, epsilon_per_km=1.0))
     values["guarantee"]["epsilon_per_km"] = 0.9999999
     path = tmp_path / "below.json"

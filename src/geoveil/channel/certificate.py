@@ -88,9 +88,11 @@ def certify(channel: Channel, *, claim: Guarantee | None = None) -> Certificate:
     The claim is what the channel promises, unless another one is given.
 
     A closed form is used where the law has one (then any size is fine); otherwise every pair of cells
-    is compared at every report: m²·n steps, up to 4,096 cells. A column that is zero for one cell and
-    positive for another is an infinite loss. For an :class:`~geoveil.ExactTable` the ratios are those
-    of its integers and the claim gets no tolerance. Between positions it is a bound over all of them.
+    is compared at every report: m²·n steps, up to 4,096 cells (minutes). So it is where the closed form is
+    a bound, up to 1,024 cells, or more where the bound does not prove the claim. A column that is zero for
+    one cell and positive for another is an infinite loss. For an :class:`~geoveil.ExactTable` the ratios
+    are those of its integers and the claim gets no tolerance. Between positions it is a bound over all of
+    them.
 
     >>> import geoveil as gv
     >>> certificate = certify(gv.ExactTable(gv.RandomizedResponse(gv.Line(4), epsilon=1.0)))
@@ -121,7 +123,8 @@ def certify(channel: Channel, *, claim: Guarantee | None = None) -> Certificate:
         )
     if loss is None or not _answers(loss, claim, channel.space.size):
         return enumerated(channel, claim)
-    if loss.exact or channel.space.size > _ENUMERATED:
+    shown = claim is None or loss.proves(claim)
+    if loss.exact or (shown and channel.space.size > _ENUMERATED):
         return _from_closed_form(loss, claim, channel.space.unit)
     try:
         table = enumerated(channel, claim)
