@@ -28,6 +28,7 @@ _ENUMERATED = 1024
 _ROUNDING = 1e-12
 _LOGARITHM = 4e-14  # what the difference of two logarithms up to 43 can be off by
 _SMALLEST = 1e-290
+_CACHED = 1 << 16  # numbers
 
 
 @dataclass(frozen=True)
@@ -237,13 +238,18 @@ def pairwise_losses(table: FloatArray) -> FloatArray:
         logs = np.log(table[:, possible])
     size, zeros = len(logs), bool(np.isneginf(logs).any())
     losses = np.zeros((size, size))
+    rows = max(1, _CACHED // logs.shape[1])  # so many at once: twice as fast as all
+    changes = np.empty((rows, logs.shape[1]))
     with np.errstate(invalid="ignore"):
-        for x in range(size - 1):
-            change = logs[x] - logs[x + 1 :]
-            if zeros:
-                change[np.isnan(change)] = 0.0  # impossible at both
-            losses[x, x + 1 :] = change.max(axis=1)
-            losses[x + 1 :, x] = -change.min(axis=1)
+        for first in range(0, size, rows):
+            last = min(first + rows, size)
+            for x in range(last - 1):
+                others = slice(max(first, x + 1), last)
+                change = np.subtract(logs[x], logs[others], out=changes[: last - others.start])
+                if zeros:
+                    change[np.isnan(change)] = 0.0  # impossible at both
+                losses[x, others] = change.max(axis=1)
+                losses[others, x] = -change.min(axis=1)
     return losses
 
 
