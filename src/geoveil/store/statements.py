@@ -16,6 +16,8 @@ from geoveil.errors import InvalidInput
 from geoveil.store import records
 
 CAMPAIGN = "SELECT id, name, settings, created_at_s, state, published_at_s FROM campaign"
+_OF_CAMPAIGN = "campaign_key = (SELECT key FROM campaign WHERE id = :campaign)"
+"""Not the id beside a join: so PostgreSQL goes to the last round, and sorts no thousands of them."""
 _TOTAL = """
     CAST(coalesce((SELECT sum(t.count) FROM round_total t WHERE t.round_key = r.key), 0) AS bigint)
 """
@@ -24,7 +26,7 @@ ROUND = f"""
            r.accept_until_s, r.closed_at_s, {_TOTAL}, r.levels, r.slots, r.ends, r.around
     FROM round r JOIN campaign c ON c.key = r.campaign_key
 """
-NEWEST = f"{ROUND} WHERE c.id = :campaign ORDER BY r.number DESC LIMIT 1"
+NEWEST = f"{ROUND} WHERE r.{_OF_CAMPAIGN} ORDER BY r.number DESC LIMIT 1"
 TIMES = f"""
     SELECT c.id, r.number, r.mechanism, r.opened_at_s, r.expires_at_s, r.closed_at_s, {_TOTAL}
     FROM campaign c JOIN round r ON r.campaign_key = c.key
@@ -34,8 +36,9 @@ LAST_OF_RUNNING = f"""
     WHERE c.state = 'running' ORDER BY c.key
 """
 IN_ALL = f"""
-    SELECT CAST(coalesce(sum({_TOTAL}), 0) AS bigint), count(*)
-    FROM round r JOIN campaign c ON c.key = r.campaign_key WHERE c.id = :campaign
+    SELECT CAST(coalesce(sum(t.count), 0) AS bigint),
+        (SELECT count(*) FROM round WHERE {_OF_CAMPAIGN})
+    FROM round r JOIN round_total t ON t.round_key = r.key WHERE r.{_OF_CAMPAIGN}
 """
 LAST_ROUND = f"""
     SELECT r.key, r.number, r.closed_at_s, {_TOTAL}
@@ -138,7 +141,6 @@ INVITE = """
     INSERT INTO invitation (campaign_key, digest) VALUES (:campaign_key, :digest)
     ON CONFLICT (campaign_key, digest) DO NOTHING
 """
-_OF_CAMPAIGN = "campaign_key = (SELECT key FROM campaign WHERE id = :campaign)"
 INVITED = f"SELECT count(*), count(request) FROM invitation WHERE {_OF_CAMPAIGN}"
 IS_INVITED = f"SELECT 1 FROM invitation WHERE {_OF_CAMPAIGN} AND digest = :digest"
 USE_INVITATION = f"""
@@ -185,10 +187,10 @@ FAIL = {
     kind: f"UPDATE {table} SET failures = failures + 1 WHERE {row} RETURNING failures"
     for kind, (table, row, _) in _JOBS.items()
 }
-ESTIMATE = """
+ESTIMATE = f"""
     SELECT c.id, r.number, e.made_at_s, e.reports, e.body
     FROM estimate e JOIN round r ON r.key = e.round_key JOIN campaign c ON c.key = r.campaign_key
-    WHERE c.id = :campaign
+    WHERE r.{_OF_CAMPAIGN}
 """
 KEEP_TIME = """
     INSERT INTO upkeep (key, seen_at_s) VALUES (1, :at_s)
