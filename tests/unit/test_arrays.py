@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -88,6 +91,35 @@ def test_a_library_user_gets_one_thread(work) -> None:
         work(channel)
         assert threads() == {2}
     assert channel.seen <= {1}
+
+
+_FIRST = """
+import sys
+import geoveil as gv
+from geoveil.campaign import weights
+from threadpoolctl import threadpool_info
+
+least, seen = weights._minimised, set()
+
+def watched(loss, *others):
+    def watching(x):
+        seen.update(each["num_threads"] for each in threadpool_info() if each["user_api"] == "blas")
+        return loss(x)
+    return least(watching, *others)
+
+weights._minimised = watched
+assert "scipy.linalg" not in sys.modules
+gv.elastic(gv.Grid.from_box(south=45.7, west=4.7, north=45.8, east=4.9, cell_km=2.0), epsilon_per_km=1.0)
+print(sorted(seen))
+"""
+
+
+def test_the_first_design_of_a_program_gets_one_thread_too() -> None:
+    """SciPy brings a BLAS of its own, which is loaded in the midst of it."""
+    threads = {**os.environ, "OPENBLAS_NUM_THREADS": "2"}
+    command = [sys.executable, "-c", _FIRST]
+    done = subprocess.run(command, env=threads, capture_output=True, text=True, check=True)
+    assert done.stdout == "[1]\n"
 
 
 def test_a_series_whose_labels_are_no_positions_is_refused_wherever_cells_are_meant() -> None:

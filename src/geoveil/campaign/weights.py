@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import scipy
 
-from geoveil.arrays import BoolArray, FloatArray, finite, positive
+from geoveil.arrays import BoolArray, FloatArray, finite, one_blas_thread, positive
 from geoveil.channel.kernel import Kernel
 from geoveil.errors import InvalidInput
 from geoveil.mechanism.elastic import exponential_kernel
@@ -360,9 +360,13 @@ def _least(loss: Loss, size: int, least: float = LEAST_SHARE, steps: int = _STEP
 def _minimised(loss: Loss, start: FloatArray, least: float, options: Any) -> FloatArray:
     """Where a loss is least, from a start on; no entry below ``least``."""
     bounds = [(least, None)] * start.size
-    minimiser: FloatArray = scipy.optimize.minimize(
-        loss, start, jac=True, method="L-BFGS-B", bounds=bounds, options=options
-    ).x
+    minimize: Any = (
+        scipy.optimize.minimize
+    )  # it brings SciPy's BLAS, which whoever entered before missed
+    with one_blas_thread():
+        minimiser: FloatArray = minimize(
+            loss, start, jac=True, method="L-BFGS-B", bounds=bounds, options=options
+        ).x
     return minimiser
 
 
