@@ -13,6 +13,7 @@ import httpx
 import pytest
 
 from geoveil.campaign import rounds
+from geoveil.server import connections
 from geoveil.server.conclusion import conclude
 from geoveil.server.worker import Jobs
 from geoveil.store import Upload, open_store
@@ -91,6 +92,22 @@ def test_a_batch_larger_than_the_queue_is_taken_whole_or_not_at_all(
     assert store.counts("lyon")[1].sum() == 2
     assert send(6).status_code == 200
     assert store.counts("lyon")[1].sum() == 8
+
+
+def test_long_results_are_given_only_where_readers_take_them_and_then_nothing_is_counted(
+    service: InProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mechanism = service.mechanism()["id"]
+    cells = [1] + [200_000] * 500  # one that counts, and hundreds with a sentence why they do not
+    batch = [{"mechanism": mechanism, "id": new_id(), "cell": cell} for cell in cells]
+    with monkeypatch.context() as others_read_slowly:
+        others_read_slowly.setattr(connections, "MOST_UNREAD_BYTES", connections.LARGE_BYTES)
+        answer = service.post(REPORTS, json={"reports": batch})
+        assert (answer.status_code, answer.headers["retry-after"]) == (503, "1")
+        assert service.store.counts("lyon")[1].sum() == 0
+        assert service.post(REPORTS, json={"reports": batch[:50]}).status_code == 200
+    assert service.post(REPORTS, json={"reports": batch}).status_code == 200
+    assert service.store.counts("lyon")[1].sum() == 1
 
 
 def test_a_real_server_sheds_and_recovers(tmp_path: Path) -> None:

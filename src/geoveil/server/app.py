@@ -346,10 +346,6 @@ class Application:
                 response = await self.respond(operation, request)
             seconds = time.perf_counter() - began_s
             audience = operation.audience if operation else Audience.PARTICIPANT
-            if not self.service.places.has_room(request.scope, len(getattr(response, "body", b""))):
-                response = problems.Problem(
-                    "overloaded", "too many answers are read slowly"
-                ).response()
             self._finish(response, request.scope, path, audience, seconds)
             return response
 
@@ -401,7 +397,9 @@ class Application:
             if operation.handler is None:
                 raise problems.Problem("not-found")
             with service.job() if operation.job else nullcontext():
-                return await operation.handler(service, request)
+                response = await operation.handler(service, request)
+            service.places.check_room(request.scope, len(getattr(response, "body", b"")))
+            return response
         except problems.ClientGone:
             raise
         except Exception as error:

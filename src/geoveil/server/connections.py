@@ -92,10 +92,10 @@ class Places:
         if what != "answer" and connection in self._held:
             (self._waiting if what == "request" else self._arriving)[connection] = None
 
-    def has_room(self, scope: Scope, size: int) -> bool:
-        """Whether a large answer may be given, or too much waits for readers already."""
+    def check_room(self, scope: Scope, size: int) -> None:
+        """Raise ``overloaded`` where an answer is large and too much waits for readers already."""
         if size < LARGE_BYTES:
-            return True
+            return
         network = self._networks.of(scope)
         unread = mine = size
         for connection, owner in self._held.items():
@@ -103,9 +103,9 @@ class Places:
             unread += waiting
             mine += waiting if owner == network else 0
         if unread <= MOST_UNREAD_BYTES and (network is None or mine <= MOST_UNREAD_BYTES_A_NETWORK):
-            return True
+            return
         self.refused("large answers")
-        return False
+        raise Problem("overloaded", "too many answers are read slowly")
 
     def leave(self, connection: Protocol) -> None:
         """Give the place back."""

@@ -172,7 +172,7 @@ class Uploads:
         service.limits.check_request(client)
         body = await service.body(scope, receive)
         if b'"reports"' in body:
-            return await self._several(campaign, decode(_BATCH, body).reports, client)
+            return await self._several(campaign, decode(_BATCH, body).reports, client, scope)
         report: Report = decode(_SINGLE, body)
         try:
             upload = await self._checked(campaign, report, scope)
@@ -184,7 +184,7 @@ class Uploads:
         return _COUNTED_HEADERS, _COUNTED % report.id.encode()
 
     async def _several(
-        self, campaign: str, reports: Sequence[Report], client: str | None
+        self, campaign: str, reports: Sequence[Report], client: str | None, scope: Scope
     ) -> tuple[Headers, bytes]:
         self._service.limits.check_reports(client, len(reports))
         uploads, results = [], []
@@ -197,9 +197,10 @@ class Uploads:
                     raise
                 results.append(Result(report.id, "refused", problem.body()))
         self._service.metrics.reports["refused"] += len(reports) - len(uploads)
+        content = msgspec.json.encode(Results(results))
+        self._service.places.check_room(scope, len(content))
         if uploads:
             await self._commit(uploads)
-        content = msgspec.json.encode(Results(results))
         return [*_HEADERS, (b"content-length", b"%d" % len(content))], content
 
     async def _checked(self, campaign: str, report: Report, scope: Scope | None = None) -> Upload:
