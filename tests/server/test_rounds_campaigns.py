@@ -893,6 +893,24 @@ def test_a_campaign_deleted_while_its_state_is_read_is_unknown(
         city.campaigns.state("paris")
 
 
+@pytest.mark.parametrize("read", ["progress", "rounds_concluded", "estimate"])
+def test_a_campaign_is_not_finished_because_a_round_closes_while_its_state_is_read(
+    read: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    city = City(campaign_settings(rounds=2))
+    city.report(100)
+    city.wait(721 * HOUR)  # the mechanism of the first round has expired
+    reads = getattr(city.store, read)
+
+    def closed_after(campaign: str) -> Any:
+        value = reads(campaign)
+        city.store.close_round(campaign, 1, minimum=100, at_s=int(city.clock()))
+        return value
+
+    monkeypatch.setattr(city.store, read, closed_after)
+    assert city.campaigns.state("paris")["state"] in ("open", "estimating")
+
+
 @pytest.mark.parametrize("set_s", [-HOUR, HOUR])
 def test_a_state_is_kept_for_a_second_also_after_the_clock_was_set(
     set_s: float, monkeypatch: pytest.MonkeyPatch

@@ -237,8 +237,10 @@ class Campaigns:
             return state
         changes = self.changes[campaign]
         now, settings = self.clock(), self.settings(campaign)
+        # first, or the last round could be among these as well
+        concluded = self.store.rounds_concluded(campaign)
         progress, latest = self.store.progress(campaign), self.store.estimate(campaign)
-        concluded, waiting = self.store.rounds_concluded(campaign), self.store.preparation(campaign)
+        waiting = self.store.preparation(campaign)
         given_up = max(self.store.given_up(campaign), default=0)
         record = self._record(campaign)  # last: where it was deleted meanwhile, nothing above holds
         waits = round_documents.described_preparation(
