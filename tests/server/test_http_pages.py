@@ -42,6 +42,7 @@ def test_an_unknown_campaign_is_a_page_too_with_its_status(built: InProcess) -> 
     for name in ("nice", "No Campaign"):
         shown = built.get(f"/c/{name}", headers={"accept": BROWSER})
         assert (shown.status_code, shown.content) == (404, PAGE)
+        assert shown.headers["cache-control"] == "no-store"  # the same page when there is one
         assert built.get(f"/c/{name}").json()["type"].endswith("unknown-campaign")
 
 

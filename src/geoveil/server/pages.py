@@ -108,7 +108,9 @@ class Pages:
         tag = f"{file.tag}{'-gzip' if packed else ''}"
         sent = {"cache-control": "no-cache", **_PAGE, **(headers or {})}
         sent |= {"etag": f'"{tag}"', "vary": "Accept, Accept-Encoding"}
-        if holds(request, tag) and status == 200:
+        if status != 200:  # or a cache would be told later that it still holds
+            sent["cache-control"] = "no-store"
+        elif holds(request, tag):
             return Response(status_code=304, headers=sent)
         if packed is not None:
             sent["content-encoding"] = "gzip"
