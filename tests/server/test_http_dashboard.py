@@ -520,6 +520,7 @@ def test_a_backdrop_is_kept_without_a_word_that_is_not_ours(service: InProcess) 
     assert not any(word in answer.text for word in ("script", "alert", "calc", "onerror"))
     held = service.get(f"{CAMPAIGN}/backdrop", headers={"if-none-match": answer.headers["etag"]})
     assert held.status_code == 304
+    assert held.headers["cache-control"] == answer.headers["cache-control"] == "public, no-cache"
     assert ask(service, "DELETE", f"{CAMPAIGN}/backdrop").status_code == 204
     assert service.get(f"{CAMPAIGN}/backdrop").status_code == 204
 

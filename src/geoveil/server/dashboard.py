@@ -18,7 +18,7 @@ from starlette.responses import Response
 from geoveil.server import openapi as api
 from geoveil.server.apart import CalculationFailed
 from geoveil.server.campaign_advice import OPERATIONS
-from geoveil.server.estimate_routes import QUERY, round_number
+from geoveil.server.estimate_routes import ASKED_EACH_TIME, QUERY, round_number
 from geoveil.server.handlers import HELD, answer, everybody, operators
 from geoveil.server.pages import HTML, policy
 from geoveil.server.problem import GEOJSON, Problem, tagged
@@ -270,7 +270,7 @@ async def backdrop(service: Service, request: Request) -> Response:
     if content is None:
         return Response(status_code=204, headers={"cache-control": "no-store"})
     tag = await service.working(_hash, content)
-    return tagged(request, content, GEOJSON, cache="public, max-age=60", tag=tag)
+    return tagged(request, content, GEOJSON, cache=ASKED_EACH_TIME, tag=tag)
 
 
 def _hash(backdrop: bytes) -> str:

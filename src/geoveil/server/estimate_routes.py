@@ -28,8 +28,8 @@ __all__ = ["OPERATIONS"]
 
 _NUMBER = re.compile(r"[1-9][0-9]{0,8}", re.ASCII)
 _SLOT = re.compile(r"0|[1-9][0-9]{0,2}", re.ASCII)
-_ASKED_EACH_TIME = "public, no-cache"
-"""A round's file too: another campaign may have its id by now."""
+ASKED_EACH_TIME = "public, no-cache"
+"""A round's file too: another campaign may have its id. Districts are told in the order of a backdrop."""
 _ROUND = {"type": "integer", "minimum": 1, "maximum": LARGEST_ROUND}
 _WHICH = {"oneOf": [{"type": "integer", "minimum": 0, "maximum": MOST_SLOTS - 1}, {"const": "all"}]}
 QUERY: dict[str, api.Parameter] = {"round": (_ROUND, "Number of a round.")}
@@ -179,7 +179,7 @@ async def _exported(
     own = f"{tag}-gzip" if packed else tag
     sent = {
         "etag": f'"{own}"',
-        "cache-control": _ASKED_EACH_TIME,
+        "cache-control": ASKED_EACH_TIME,
         "vary": "Accept, Accept-Encoding",
         "content-disposition": f'inline; filename="{name}"',
     }
