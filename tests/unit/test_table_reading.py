@@ -19,6 +19,7 @@ import shapely
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import geoveil as gv
 from geoveil.errors import InvalidFile, InvalidInput
 from geoveil.table.indexed import wkb_points
 from geoveil.table.locations import LocationTable, Reading
@@ -407,6 +408,26 @@ def test_parquet_numbers_of_every_type(tmp_path: Path, column: pa.Array) -> None
     path = tmp_path / "a.parquet"
     pq.write_table(pa.table({"lat": column, "lng": column}), path)
     assert read(path)[:2] == ([1.0, 2.0], [1.0, 2.0])
+
+
+@pytest.mark.skipif(
+    int(pa.__version__.partition(".")[0]) < 21, reason="pyarrow converts views from 21 on"
+)
+@pytest.mark.parametrize("kind", [pa.string_view(), pa.binary_view()], ids=str)
+def test_texts_as_polars_stores_them_are_texts(tmp_path: Path, kind: pa.DataType) -> None:
+    grid = gv.Grid.from_box(south=48.8, west=2.2, north=48.9, east=2.4, cell_km=1.0)
+    mechanism = gv.PlanarGeometric(grid, epsilon_per_km=1.0)
+    who = pa.array(["a", "b", "c"], kind)
+    table = pa.table({"lat": [48.85, 10.0, 48.85], "lng": [2.3, 2.3, 2.3], "who": who})
+    expected = [who[0].as_py(), who[2].as_py()]
+    with pytest.warns(UserWarning, match="left out"):
+        noisy = gv.obfuscate(table, mechanism, keep=["who"], person="who")
+    assert noisy["who"].to_pylist() == expected
+    path = tmp_path / "a.parquet"
+    pq.write_table(table, path)
+    with open_table(str(path)) as reader:
+        rows = [part.others.take([0, 2]) for part in LocationTable(reader, Reading(), keep=["who"])]
+    assert rows[0]["who"].to_pylist() == expected
 
 
 @pytest.mark.parametrize("column", [pa.array([1.0, None]), pa.array([1.0, float("nan")])])

@@ -104,6 +104,14 @@ def is_text(kind: pa.DataType) -> bool:
     return "string" in str(kind) or str(kind) in ("binary", "large_binary", "binary_view")
 
 
+def without_views(column: Any) -> Any:
+    """A column of Arrow; texts as Polars stores them in the usual way, of which rows can be taken."""
+    import pyarrow as pa
+
+    usual = {"string_view": pa.large_string(), "binary_view": pa.large_binary()}
+    return column.cast(usual[kind]) if (kind := str(column.type)) in usual else column
+
+
 def marked_row(columns: Sequence[pa.Array], *, alone: bool = False) -> int | None:
     """The first text with a point for thousands, where all look like whole numbers: 1.204 beside 812.
 

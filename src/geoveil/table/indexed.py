@@ -18,7 +18,7 @@ from geoveil.document.canonical import strict_json
 from geoveil.errors import InvalidFile, require
 from geoveil.space.projection import check_degrees
 from geoveil.table import reader
-from geoveil.table.columns import arrow_numbers
+from geoveil.table.columns import arrow_numbers, without_views
 
 _POINT_BYTES = 21  # WKB: byte order, type (uint32), x, y (float64)
 _SECTION_ROWS = 1 << 20  # at least, for a section of several row groups
@@ -40,7 +40,8 @@ class IndexedReader(reader.TableReader):
     ) -> pa.RecordBatch:
         """These columns of a batch, the coordinates among them those of its points."""
         self._read += batch.num_rows
-        arrays = {name: batch.column(name) for name in columns if name not in reader.GEOMETRY}
+        plain = [name for name in columns if name not in reader.GEOMETRY]
+        arrays = {name: without_views(batch.column(name)) for name in plain}
         if reader.GEOMETRY[0] in columns:
             self._shapes = batch.column(geometry)
             lng, lat = points_of(self._shapes)

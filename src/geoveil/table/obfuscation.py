@@ -22,7 +22,7 @@ from geoveil.randomness import SYSTEM, Randomness, seeded, seeded_for
 from geoveil.space.outside import Outside, OutsideCount, check_outside
 from geoveil.space.projection import coordinates, either_longitude
 from geoveil.space.space import MapSpace
-from geoveil.table.columns import arrow_numbers, is_said
+from geoveil.table.columns import arrow_numbers, is_said, without_views
 from geoveil.table.locations import LocationTable, check_column, coordinate_columns
 from geoveil.table.persons import Draw, LimitBy, PersonLimit, Reporting, Rows, Spend
 from geoveil.table.reports import ReportPlaces
@@ -331,7 +331,8 @@ def _like(frame: Any, reports: Columns, rows: IntArray, names: Sequence[str]) ->
     if _is(frame, "pyarrow", "Table"):
         import pyarrow as pa
 
-        return pa.table(reports | {name: frame.column(name).take(pa.array(rows)) for name in names})
+        at, kept = pa.array(rows), ((name, without_views(frame.column(name))) for name in names)
+        return pa.table(reports | {name: column.take(at) for name, column in kept})
     import pandas as pd
 
     table = pd.DataFrame(reports)
