@@ -195,6 +195,21 @@ def test_who_waits_too_long_for_the_files_of_others_is_told_so(
         assert closed.get(f"{CAMPAIGN}/estimate.{ending}").status_code == 200
 
 
+def test_who_waits_for_the_files_of_others_leaves_connections_to_everybody_else(
+    closed: InProcess, inside: Callable[..., InProcess]
+) -> None:
+    few = inside(closed.store, connections=32)  # of which 8 may wait, 2 from one network
+    tables = [("GET", f"estimate.{ending}", {}) for ending in ("csv", "geojson", "parquet")]
+    with watched(estimate_routes, "rendered") as watch:
+        answers = sorted(at_once(few, *tables), key=lambda answer: answer.status_code)
+        assert [answer.status_code for answer in answers] == [200, 200, 503]
+        assert_problem(answers[-1], "overloaded")
+        assert watch.calls == 2
+        assert {few.get(f"{CAMPAIGN}/{path}").status_code for _, path, _ in tables} == {200}
+        many = at_once(few, *tables, *tables)  # what is there already, nobody waits for
+        assert {answer.status_code for answer in many} == {200}
+
+
 def test_files_of_any_length_are_sent_piece_by_piece(
     closed: InProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -382,6 +397,29 @@ def test_readers_who_wait_are_told_of_the_districts_that_they_asked_for(
 
     assert closed.run(taken_away()).status_code == 200
     assert_problem(closed.get(path), "not-offered")
+
+
+def test_who_waits_for_districts_leaves_connections_to_everybody_else(
+    closed: InProcess, slow: Slow, inside: Callable[..., InProcess], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    few = inside(closed.store, connections=32)
+    monkeypatch.setattr(few.service, "district_calculator", slow)
+    districts = [("GET", "map/districts", {})] * 3
+
+    async def ask() -> list[httpx.Response]:
+        async with asyncio.TaskGroup() as tasks:
+            asking = [
+                tasks.create_task(few.client.get(f"{CAMPAIGN}/{path}")) for _, path, _ in districts
+            ]
+            done, _ = await asyncio.wait(
+                asking, timeout=HANG_S, return_when=asyncio.FIRST_COMPLETED
+            )
+            assert {task.result().status_code for task in done} == {503}
+            slow.may.set()
+        return [task.result() for task in asking]
+
+    assert sorted(answer.status_code for answer in few.run(ask())) == [200, 200, 503]
+    assert {answer.status_code for answer in at_once(few, *districts)} == {200}
 
 
 def test_districts_that_fail_are_not_tried_again_by_every_reader(

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import re
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeVar
@@ -113,6 +113,8 @@ class Service:
         self.bodies = Shares(settings.body_memory_bytes, settings.body_memory_bytes // 4)
         connections = settings.connections, settings.connections_per_network
         self.places = Places(*connections, self.limits.networks, self.refused)
+        patient = max(1, settings.connections // 4)
+        self._waiting_readers = Shares(patient, max(1, patient // 4))
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="geoveil-store")
         self._waiting = 0
         self._ready: asyncio.Future[None] | None = None
@@ -187,15 +189,18 @@ class Service:
             ask = partial(self.calculator.answer, left_s, call, *arguments, **none)
             return await self.working(ask)
 
-    @contextmanager
-    def job(self) -> Iterator[None]:
+    def job(self) -> AbstractContextManager[None]:
         """The place of one of few jobs of operators, from its body on; ``Overloaded`` where there is none."""
-        if not self._jobs.take(None):
-            raise Overloaded("operators have as much done as can be at a time; try again later")
-        try:
-            yield
-        finally:
-            self._jobs.give_back(None)
+        why_not = "operators have as much done as can be at a time; try again later"
+        return self._jobs.held(None, why_not)
+
+    def waiting(self, scope: Scope) -> AbstractContextManager[None]:
+        """A place among readers who wait for what is made for others too; ``Overloaded`` where there is none.
+
+        Who waits gives no connection up: they may not have them all.
+        """
+        why_not = "too many wait for what is being made; try again later"
+        return self._waiting_readers.held(self.limits.networks.of(scope), why_not)
 
     def _count_answer(self, future: asyncio.Future[Any]) -> None:
         self._waiting -= 1

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections.abc import Awaitable, Callable
+from contextlib import nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -145,9 +146,11 @@ async def districts_of_map(service: Service, request: Request) -> Response:
         work = _districts(service, campaign, backdrop)
         service.districts[key] = task = asyncio.create_task(work)
         task.add_done_callback(partial(_forget_failure, service, key))
+    task = service.districts[key]
     try:
-        async with asyncio.timeout(READER_S):
-            districts = await asyncio.shield(service.districts[key])
+        with nullcontext() if task.done() else service.waiting(request.scope):
+            async with asyncio.timeout(READER_S):
+                districts = await asyncio.shield(task)
     except TimeoutError:
         raise Overloaded("the districts are being worked out; try again later") from None
     if districts is None:

@@ -188,7 +188,8 @@ async def _exported(
     if holds(request, own):
         return Response(status_code=304, headers=sent)
     try:
-        file = await service.files.file(service, tag, render, read, which, text=ending == "json")
+        made_from = tag, render, read, which
+        file = await service.files.file(service, request.scope, *made_from, text=ending == "json")
     except MissingExtra as error:
         raise Problem("not-acceptable", str(error)) from None
     if holds_any(request):

@@ -10,11 +10,13 @@ import secrets
 import socket
 import time
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from hashlib import blake2b
 from typing import Any
 
 from geoveil.server.problem import Problem
+from geoveil.store import Overloaded
 
 _DAY_S = 86_400.0
 _MOST_BUCKETS = 50_000
@@ -167,6 +169,16 @@ class Shares:
             self._by_network[network] += amount
         self.taken += amount
         return True
+
+    @contextmanager
+    def held(self, network: bytes | None, why_not: str) -> Iterator[None]:
+        """Take one for a while; ``Overloaded`` where there is none."""
+        if not self.take(network):
+            raise Overloaded(why_not)
+        try:
+            yield
+        finally:
+            self.give_back(network)
 
     def give_back(self, network: bytes | None, amount: int = 1) -> None:
         """Give back what was taken."""

@@ -28,6 +28,8 @@ from geoveil.table.results import Result, put_by_slot, put_result, result_from_d
 from geoveil.trips.flows import blocks, middles_km
 
 if TYPE_CHECKING:
+    from starlette.types import Scope
+
     from geoveil.server.app import Service
 
 Slot = int | Literal["all"] | None
@@ -133,6 +135,7 @@ class Files:
     async def file(
         self,
         service: Service,
+        scope: Scope,
         tag: str,
         render: Render,
         read: Read,
@@ -142,10 +145,11 @@ class Files:
     ) -> _File:
         """The file with this ETag; ``Overloaded`` where others have to wait for theirs too long."""
         if tag not in self._files:
-            async with in_turn(self._texts if text else self._tables, FILE_S):
-                if tag not in self._files:
-                    file = await service.working(_new_file, render, read, number, self.apart)
-                    return self._remember(file)
+            with service.waiting(scope):
+                async with in_turn(self._texts if text else self._tables, FILE_S):
+                    if tag not in self._files:
+                        file = await service.working(_new_file, render, read, number, self.apart)
+                        return self._remember(file)
         self._files.move_to_end(tag)
         return self._files[tag]
 
