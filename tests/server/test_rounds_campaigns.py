@@ -457,6 +457,28 @@ def test_the_state_of_a_campaign_reads_one_document_of_however_many_rounds() -> 
     assert store.asked == before
 
 
+def test_the_state_of_a_campaign_looks_at_no_closing_of_long_ago(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    city, looks = City(), []
+    city.report(100)
+    city.campaigns.close("paris")
+    city.work()
+    given_up = city.store.given_up
+
+    def looked(campaign: str, *, after: int = 0) -> dict[int, int]:
+        looks.append(after)
+        return given_up(campaign, after=after)
+
+    monkeypatch.setattr(city.store, "given_up", looked)
+    monkeypatch.setattr(
+        city.store, "rounds_concluded", None
+    )  # of a campaign that has no last round
+    city.wait(2)
+    assert city.campaigns.state("paris")["estimate"]["round"] == 1
+    assert looks == [1]
+
+
 def test_a_known_mechanism_is_found_without_the_store() -> None:
     store = CountingStore()
     city = City(store=store)

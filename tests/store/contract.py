@@ -525,9 +525,11 @@ class StoreContract:
         late = replace(a_round(number=3), opened_at_s=a_round(number=2).opened_at_s + clock_s)
         assert store.give_up(1, late)
         assert (store.rounds_concluded("paris"), store.given_up("paris")) == (2, {1: 0})
+        assert store.given_up("paris", after=1) == {}
         assert [one.number for one in store.rounds("paris")] == [1, 2]
         assert store.give_up(2, late)  # which opens another in its place
         assert store.rounds_concluded("paris") == 1
+        assert store.given_up("paris", after=1) == {2: 0}
         assert [one.number for one in store.rounds("paris")] == [1, 2, 3]
 
     # -- campaigns that change ---------------------------------------------------------------------

@@ -461,14 +461,14 @@ class MemoryStore:
                 if one.closing
             )
 
-    def given_up(self, campaign: str) -> dict[int, int]:
-        """The rounds whose estimate was given up, and how many attempts at it failed."""
+    def given_up(self, campaign: str, *, after: int = 0) -> dict[int, int]:
+        """The rounds after this one whose estimate was given up, and how many attempts at it failed."""
         with self._lock:
             kept = self._campaigns.get(campaign)
             return {
                 one.record.number: one.closing.failures
                 for one in (kept.rounds if kept else [])
-                if one.closing and one.given_up_at_s is not None
+                if one.closing and one.given_up_at_s is not None and one.record.number > after
             }
 
     def round_of(self, mechanism: str) -> RoundRecord | None:

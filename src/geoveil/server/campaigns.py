@@ -238,10 +238,11 @@ class Campaigns:
         changes = self.changes[campaign]
         now, settings = self.clock(), self.settings(campaign)
         # first, or the last round could be among these as well
-        concluded = self.store.rounds_concluded(campaign)
+        concluded = 0 if settings.rounds is None else self.store.rounds_concluded(campaign)
         progress, latest = self.store.progress(campaign), self.store.estimate(campaign)
         waiting = self.store.preparation(campaign)
-        given_up = max(self.store.given_up(campaign), default=0)
+        estimated = 0 if latest is None else latest.round
+        given_up = max(self.store.given_up(campaign, after=estimated), default=0)
         record = self._record(campaign)  # last: where it was deleted meanwhile, nothing above holds
         waits = round_documents.described_preparation(
             waiting, settings, ended=record.state == "ended"

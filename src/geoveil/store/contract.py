@@ -347,9 +347,9 @@ class Store(ABC):
                 sql.open_after(run, locked[0], number, following)
         return bool(rows)
 
-    def given_up(self, campaign: str) -> dict[int, int]:
-        """The rounds whose estimate was given up, and how many attempts at it failed."""
-        return dict(self._read(sql.GIVEN_UP, campaign=campaign))
+    def given_up(self, campaign: str, *, after: int = 0) -> dict[int, int]:
+        """The rounds after this one whose estimate was given up, and how many attempts at it failed."""
+        return dict(self._read(sql.GIVEN_UP, campaign=campaign, number=after))
 
     def replace_document(
         self, following: records.RoundRecord, *, after: int, at_s: int, still_open: bool = False

@@ -77,13 +77,12 @@ _OPENED_NEXT = """
      WHERE o.key = closing.round_key AND n.number > o.number ORDER BY n.number LIMIT 1)
 """
 CONCLUDED = f"""
-    SELECT count(*) FROM closing JOIN round r ON r.key = closing.round_key
-    JOIN campaign c ON c.key = r.campaign_key WHERE c.id = :campaign
+    SELECT count(*) FROM closing JOIN round r ON r.key = closing.round_key WHERE r.{_OF_CAMPAIGN}
     AND (given_up_at_s IS NULL OR given_up_at_s > {_OPENED_NEXT})
 """
-GIVEN_UP = """
+GIVEN_UP = f"""
     SELECT r.number, k.failures FROM closing k JOIN round r ON r.key = k.round_key
-    JOIN campaign c ON c.key = r.campaign_key WHERE c.id = :campaign AND k.given_up_at_s IS NOT NULL
+    WHERE r.{_OF_CAMPAIGN} AND r.number > :number AND k.given_up_at_s IS NOT NULL
 """
 CLOSINGS = """
     SELECT c.id, r.number, k.closed_at_s, k.failures, k.claimed_until_s
