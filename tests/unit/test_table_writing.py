@@ -290,3 +290,12 @@ def test_a_full_disk_names_the_file_that_did_not_fit(tmp_path: Path) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))  # as a write says it
     assert found.value.filename == str(path)
     assert not list(tmp_path.iterdir())
+
+
+def test_geojson_is_json_whatever_is_kept(tmp_path: Path) -> None:
+    kept = {"tags": [[1.5, float("nan")]], "about": [{"at": float("inf")}], "who": [b"u1"]}
+    batch = pa.record_batch({"cell": [1], "lat": [1.0], "lng": [2.0], **kept})
+    write(tmp_path / "a.geojson", [batch])
+    text = (tmp_path / "a.geojson").read_text()
+    (row,) = json.loads(text, parse_constant=pytest.fail)["features"]
+    assert row["properties"] == {"cell": 1, "tags": [1.5, None], "about": {"at": None}, "who": "u1"}

@@ -302,10 +302,21 @@ def _texts(name: str, values: list[Any]) -> Iterator[str]:
     for value in values:
         if type(value) is int:
             yield f"{name}:{value}"
-        elif isinstance(value, float) and not math.isfinite(value):
-            yield f"{name}:null"
         else:
-            yield f"{name}:{_ENCODE(value)}"
+            yield f"{name}:{_ENCODE(_as_json(value))}"
+
+
+def _as_json(value: Any) -> Any:
+    """A value with null for what is no number, also inside lists and structures, and bytes as text."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "replace")
+    if isinstance(value, list | tuple):
+        return [_as_json(part) for part in value]
+    if isinstance(value, dict):
+        return {name: _as_json(part) for name, part in value.items()}
+    return value
 
 
 # --- Small tables, column by column
