@@ -152,6 +152,8 @@ def test_extreme_levels_stay_accurate(epsilon: float) -> None:
         (1.0, -2),
         ([[1.0]], 1),
         ([], 1),
+        ("a", 1),
+        (1.0, {}),
     ],
 )
 def test_levels_and_people_are_checked(epsilon: object, people: object) -> None:

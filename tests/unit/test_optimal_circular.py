@@ -106,6 +106,8 @@ def test_radials_that_are_none(radial):
         ([0.0, 1.0, 1.0], [1.0, 1.0]),
         ([0.0], []),
         ([0.0, 1.0], [-1.0]),
+        (["a", "b"], [1.0]),
+        ([0.0, 1.0], {1.0: 1.0}),
     ],
 )
 def test_rings_that_are_none(edges, values):

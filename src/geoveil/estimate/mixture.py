@@ -14,7 +14,15 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from geoveil.arrays import ArrayLike, FloatArray, able, count, distribution, one_blas_thread
+from geoveil.arrays import (
+    ArrayLike,
+    FloatArray,
+    able,
+    count,
+    distribution,
+    numbers,
+    one_blas_thread,
+)
 from geoveil.channel.channel import Tally
 from geoveil.channel.composed import AverageChannel
 from geoveil.errors import InvalidInput, Unsupported
@@ -256,8 +264,8 @@ def _log1p_ratio(mixture: Mixture) -> float:
 
 def _levels(epsilon: ArrayLike, people: ArrayLike) -> tuple[FloatArray, FloatArray, float]:
     """The levels, the share of the people at each, and the number of people, checked."""
-    levels = np.atleast_1d(np.asarray(epsilon, dtype=np.float64))
-    heads = np.asarray(people, dtype=np.float64)
+    levels = np.atleast_1d(numbers("epsilon", epsilon))
+    heads = numbers("people", people)
     if levels.ndim != 1 or not levels.size or not (np.isfinite(levels) & (levels > 0)).all():
         raise InvalidInput("epsilon must hold finite levels above 0")
     if heads.ndim and heads.shape != levels.shape:

@@ -14,6 +14,7 @@ from geoveil.arrays import (
     FloatArray,
     instance,
     lengths,
+    numbers,
     positive,
     probabilities,
 )
@@ -109,7 +110,7 @@ class CircularNoise(ByParts, Noise):
         ``reach_km`` is where it may be cut off; it is found when not given.
         """
         reach = _reach(radial) if reach_km is None else positive("reach_km", reach_km)
-        pieces = from_function(radial, reach, np.asarray(breaks_km, dtype=np.float64))
+        pieces = from_function(radial, reach, numbers("breaks_km", breaks_km))
         return cls(pieces, privacy=privacy)
 
     @classmethod
@@ -117,8 +118,8 @@ class CircularNoise(ByParts, Noise):
         cls, edges_km: ArrayLike, densities_per_km2: ArrayLike, *, privacy: Guarantee | None = None
     ) -> CircularNoise:
         """A step function: one density for each ring between two edges."""
-        edges = np.array(edges_km, dtype=np.float64)
-        values = np.array(densities_per_km2, dtype=np.float64)
+        edges = np.array(numbers("edges_km", edges_km))
+        values = np.array(numbers("densities_per_km2", densities_per_km2))
         if edges.ndim != 1 or values.shape != (edges.size - 1,) or values.size == 0:
             raise InvalidInput("densities_per_km2 must be one number per ring between two edges")
         if edges[0] != 0 or not np.isfinite(edges).all() or (np.diff(edges) <= 0).any():
