@@ -418,11 +418,14 @@ def test_texts_as_polars_stores_them_are_texts(tmp_path: Path, kind: pa.DataType
     grid = gv.Grid.from_box(south=48.8, west=2.2, north=48.9, east=2.4, cell_km=1.0)
     mechanism = gv.PlanarGeometric(grid, epsilon_per_km=1.0)
     who = pa.array(["a", "b", "c"], kind)
-    table = pa.table({"lat": [48.85, 10.0, 48.85], "lng": [2.3, 2.3, 2.3], "who": who})
+    parts = pa.array([{"all": [name]} for name in "abc"], pa.struct({"all": pa.large_list(kind)}))
+    places = {"lat": [48.85, 10.0, 48.85], "lng": [2.3, 2.3, 2.3]}
+    table = pa.table({**places, "who": who, "parts": parts})
     expected = [who[0].as_py(), who[2].as_py()]
     with pytest.warns(UserWarning, match="left out"):
-        noisy = gv.obfuscate(table, mechanism, keep=["who"], person="who")
+        noisy = gv.obfuscate(table, mechanism, keep=["who", "parts"], person="who")
     assert noisy["who"].to_pylist() == expected
+    assert noisy["parts"].to_pylist() == [{"all": [name]} for name in expected]
     path = tmp_path / "a.parquet"
     pq.write_table(table, path)
     with open_table(str(path)) as reader:

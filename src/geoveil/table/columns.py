@@ -106,10 +106,20 @@ def is_text(kind: pa.DataType) -> bool:
 
 def without_views(column: Any) -> Any:
     """A column of Arrow; texts as Polars stores them in the usual way, of which rows can be taken."""
+    has_views = "_view" in str(column.type)
+    return column.cast(_without_views(column.type)) if has_views else column
+
+
+def _without_views(kind: pa.DataType) -> pa.DataType:
     import pyarrow as pa
 
-    usual = {"string_view": pa.large_string(), "binary_view": pa.large_binary()}
-    return column.cast(usual[kind]) if (kind := str(column.type)) in usual else column
+    if pa.types.is_list(kind):
+        return pa.list_(_without_views(kind.value_type))
+    if pa.types.is_large_list(kind):
+        return pa.large_list(_without_views(kind.value_type))
+    if pa.types.is_struct(kind):
+        return pa.struct([part.with_type(_without_views(part.type)) for part in kind])
+    return {"string_view": pa.large_string(), "binary_view": pa.large_binary()}.get(str(kind), kind)
 
 
 def marked_row(columns: Sequence[pa.Array], *, alone: bool = False) -> int | None:
