@@ -80,16 +80,25 @@ test("an operator gives districts, and everybody sees the share and the interval
   await late.clock.fastForward(60_000);
   await late.getByRole("button", { name: "Districts", exact: true }).waitFor({ timeout: 30_000 });
   await late.context().close();
-
-  const street = { type: "LineString", coordinates: [[4.8, 45.72], [4.88, 45.78]] }; // prettier-ignore
-  await page.getByLabel("Streets and coast").setInputFiles(file("streets.json", street));
   const kinds = async () => {
     const answer = await fetch(`${service.url}/api/campaigns/${lyon}/backdrop`, { cache: "no-store" });
     if (answer.status === 204) return [];
     const { features } = (await answer.json()) as { features: { properties: { kind?: string } }[] };
     return features.map(({ properties }) => properties.kind ?? "line").sort();
   };
-  await expect.poll(kinds, { timeout: 20_000 }).toEqual(["district", "district", "line"]); // neither takes the other away
+  const early = await openTab(browser, `${service.url}/m/${lyon}`); // before there are others
+  await early.page.getByRole("button", { name: "Districts", exact: true }).waitFor({ timeout: 30_000 });
+  const three = ["North", "East", "South"].map((name, at) => area(name, 4.8 + 0.02 * at, 4.82 + 0.02 * at));
+  await given.setInputFiles(file("three.geojson", { type: "FeatureCollection", features: three }));
+  await expect.poll(kinds, { timeout: 20_000 }).toHaveLength(3);
+  await early.page.getByRole("button", { name: "Districts", exact: true }).click();
+  await early.page.getByText("The districts have been changed").waitFor({ timeout: 60_000 });
+  expect(early.complaints).toEqual([]);
+  await early.close();
+
+  const street = { type: "LineString", coordinates: [[4.8, 45.72], [4.88, 45.78]] }; // prettier-ignore
+  await page.getByLabel("Streets and coast").setInputFiles(file("streets.json", street));
+  await expect.poll(kinds, { timeout: 20_000 }).toEqual(["district", "district", "district", "line"]); // neither takes the other away
   await expect.poll(removable).toEqual(["Remove the districts", "Remove the backdrop"]);
   await page.reload();
   await expect.poll(removable, { timeout: 20_000 }).toEqual(["Remove the districts", "Remove the backdrop"]);

@@ -5,6 +5,7 @@ export const say = texts(
   {
     districts: "districts",
     wait: "Working out the districts …",
+    others: "The districts have been changed; load this page again.",
     unknown: "too little is known here: the error is more than half of the value",
     hover: "Point at a district, or go through the table, to see its share.",
     table: "Districts",
@@ -21,6 +22,7 @@ export const say = texts(
   {
     districts: "Bezirke",
     wait: "Die Bezirke werden berechnet …",
+    others: "Die Bezirke wurden geändert; laden Sie diese Seite neu.",
     unknown: "hier ist zu wenig bekannt: Der Fehler ist mehr als die Hälfte des Werts",
     hover: "Zeigen Sie auf einen Bezirk, oder gehen Sie durch die Tabelle, um seinen Anteil zu sehen.",
     table: "Bezirke",

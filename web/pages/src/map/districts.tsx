@@ -40,7 +40,13 @@ export function useDistricts(
     if (!showing || !features.length) return;
     let current = true;
     ask({ type: "FeatureCollection", features: features.map((feature) => ({ type: "Feature", ...feature })) }).then(
-      (answer) => current && setShares(answer),
+      (answer) => {
+        if (!current) return;
+        // of a published map they come in the order of its districts, which may be others by now
+        const same = answer.regions.length === features.length;
+        if (same && answer.regions.every(({ name }, at) => name === features[at]!.properties.name)) setShares(answer);
+        else setProblem(say.others);
+      },
       (error: unknown) => current && setProblem(inWords(error)),
     );
     return () => {
