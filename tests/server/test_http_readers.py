@@ -23,6 +23,7 @@ from geoveil.server import connections, dashboard, estimate_routes, map_files
 from geoveil.server.connections import Protocol
 from geoveil.server.map_files import Files
 from geoveil.server.problem import Problem
+from geoveil.server.recent import Recent
 from geoveil.server.worker import LARGE_LIMIT_S
 from geoveil.store import Overloaded
 from server.conftest import InProcess
@@ -115,7 +116,7 @@ def test_tables_of_large_maps_are_made_in_a_process_apart(
 ) -> None:
     files = closed.service.files
     here = closed.get(f"{CAMPAIGN}/estimate.csv")
-    files._files.clear()
+    monkeypatch.setattr(files, "_files", Recent(map_files.REMEMBERED_BYTES))
     monkeypatch.setattr(map_files, "APART_BYTES", 1_000)
     monkeypatch.setattr(files, "apart", apart := Apart())
     there = closed.get(f"{CAMPAIGN}/estimate.csv")
@@ -170,7 +171,7 @@ def test_no_more_is_remembered_than_there_is_room_for(
 ) -> None:
     first = closed.get(f"{CAMPAIGN}/estimate.csv")  # both are sent packed, as they are kept
     room_bytes = int(first.headers["content-length"])
-    monkeypatch.setattr(map_files, "REMEMBERED_BYTES", room_bytes)
+    monkeypatch.setattr(closed.service.files._files, "most_bytes", room_bytes)
     with watched(estimate_routes, "rendered") as watch:
         assert closed.get(f"{CAMPAIGN}/estimate.csv").content == first.content
         assert watch.calls == 0

@@ -21,10 +21,12 @@ from geoveil.channel.channel import Tally
 from geoveil.document.canonical import canonical_bytes
 from geoveil.document.wire import MechanismDocument
 from geoveil.errors import InvalidInput
+from geoveil.server import round_documents
 from geoveil.server.campaigns import Campaigns
 from geoveil.server.conclusion import NothingToRelease, conclude
 from geoveil.server.problem import NewerSettings
-from geoveil.server.round_documents import SLOW_CLOCKS_S, Served, served
+from geoveil.server.recent import Recent
+from geoveil.server.round_documents import SLOW_CLOCKS_S, served
 from geoveil.server.settings_of_campaign import CampaignSettings
 from geoveil.server.upkeep import QUEUED_S, Upkeep
 from geoveil.server.worker import Jobs
@@ -870,23 +872,29 @@ def test_campaigns_of_a_newer_program_stop_no_other(newer: dict[str, Any]) -> No
     assert "paris" in {record.id for record in city.store.campaigns()}
 
 
-def test_documents_are_kept_for_devices_in_a_bounded_number_of_bytes() -> None:
+def test_documents_are_kept_for_devices_in_a_bounded_number_of_bytes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     documents = {
         f"{number:064}": canonical_bytes({"kind": "mechanism", "text": number * "x"})
         for number in (100, 101, 102, 5000)
     }
-    kept = Served(most_bytes=500)  # two of them
+    kept = Recent[bytes](500)  # two of them
+    monkeypatch.setattr(round_documents, "_SERVED", kept)
     first, second, third, large = documents
     for mechanism in (first, second, first, third, first, large, first):
-        body = kept(mechanism, documents[mechanism])
+        body = served(mechanism, documents[mechanism])
         assert body == canonical_bytes({"id": mechanism, **json.loads(documents[mechanism])})
-        assert sum(map(len, kept._bodies.values())) <= 500
         if mechanism != large:
-            assert kept(mechanism, b"not read again") is body
-        if mechanism == third:
-            assert [*kept._bodies] == [first, third], "the one asked for longest ago goes"
+            assert served(mechanism, b"not read again") is body
+    assert kept.get(first)
+    assert kept.get(third)
+    assert kept.get(second) is None, "the one asked for longest ago goes"
+    assert kept.get(large) is None, "and one that is longer is not kept"
+    kept.keep(first, b"another", 1)
+    assert kept._held_bytes == sum(size for _, size in kept._values.values()) < 500
     levels = canonical_bytes({"kind": "levels"})
-    assert kept("several", levels) is levels
+    assert served("several", levels) is levels
 
 
 def test_what_is_known_of_a_deleted_campaign_is_dropped() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import zlib
-from collections import Counter, OrderedDict
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from io import BytesIO
@@ -21,6 +21,7 @@ from geoveil.server.conclusion import VERSION, read_body
 from geoveil.server.connections import MOST_UNREAD_BYTES, MOST_UNREAD_BYTES_A_NETWORK
 from geoveil.server.maps_by_slot import read_maps
 from geoveil.server.problem import Problem
+from geoveil.server.recent import Recent
 from geoveil.space import Grid, space_from_dict
 from geoveil.table.district_tables import FlowTable, put_flows
 from geoveil.table.reader import Format
@@ -128,7 +129,7 @@ class Files:
         self.apart = Calculator(lasting=False)
         self._tables = asyncio.Lock()
         self._texts = asyncio.Lock()
-        self._files: OrderedDict[str, _File] = OrderedDict()
+        self._files = Recent[_File](REMEMBERED_BYTES)
         self._readers: Counter[tuple[bytes | None, str, int]] = Counter()
         """By network, ETag and length of what they read: a file is in memory once for all of them."""
 
@@ -144,20 +145,14 @@ class Files:
         text: bool,
     ) -> _File:
         """The file with this ETag; ``Overloaded`` where others have to wait for theirs too long."""
-        if tag not in self._files:
+        file = self._files.get(tag)
+        if file is None:
             with service.waiting(scope):
                 async with in_turn(self._texts if text else self._tables, FILE_S):
-                    if tag not in self._files:
+                    file = self._files.get(tag)
+                    if file is None:
                         file = await service.working(_new_file, render, read, number, self.apart)
-                        return self._remember(file)
-        self._files.move_to_end(tag)
-        return self._files[tag]
-
-    def _remember(self, file: _File) -> _File:
-        if len(file.packed) <= REMEMBERED_BYTES:
-            self._files[file.tag] = file
-            while sum(len(other.packed) for other in self._files.values()) > REMEMBERED_BYTES:
-                self._files.popitem(last=False)
+                        self._files.keep(file.tag, file, len(file.packed))
         return file
 
     def lend(self, network: bytes | None, tag: str, size: int) -> bool:

@@ -8,10 +8,8 @@ the worker has made its documents. What cannot be made ends the campaign, with t
 from __future__ import annotations
 
 import json
-from collections import OrderedDict
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from threading import Lock
 from typing import Any, ClassVar
 
 from geoveil.arrays import one_blas_thread
@@ -20,6 +18,7 @@ from geoveil.document.canonical import canonical_bytes
 from geoveil.document.wire import MechanismDocument, pack_levels, publish, tag_of, unpack_levels
 from geoveil.errors import InvalidInput, SolverFailed, Unsupported
 from geoveil.position.positional import Placed, on_one_lattice
+from geoveil.server.recent import Recent
 from geoveil.server.settings_of_campaign import CampaignSettings
 from geoveil.space import MATRIX_LIMIT, MaskedGrid, Points, space_from_dict
 from geoveil.store import PreparationRecord, RoundRecord
@@ -159,32 +158,19 @@ def record_of(documents: Documents, settings: CampaignSettings, opened_at_s: int
     )
 
 
-class Served:
-    """What devices are given of the documents that were last asked for, in a bounded number of bytes."""
+_SERVED = Recent[bytes](32 << 20)
+"""What devices are given, by id."""
 
-    def __init__(self, most_bytes: int = 1 << 25) -> None:
-        self._most_bytes = most_bytes
-        self._bodies: OrderedDict[str, bytes] = OrderedDict()
-        self._lock = Lock()
 
-    def __call__(self, mechanism: str, document: bytes) -> bytes:
-        """All levels in one body, or the only document with its id."""
-        with self._lock:
-            if mechanism in self._bodies:
-                self._bodies.move_to_end(mechanism)
-                return self._bodies[mechanism]
+def served(mechanism: str, document: bytes) -> bytes:
+    """What a device is given: all levels in one body, or the only document with its id."""
+    body = _SERVED.get(mechanism)
+    if body is None:
         body, values = document, json.loads(document)
         if values["kind"] != "levels":
             body = canonical_bytes({"id": mechanism, **values})
-        with self._lock:
-            self._bodies[mechanism] = body
-            held_bytes = sum(map(len, self._bodies.values()))
-            while held_bytes > self._most_bytes:
-                held_bytes -= len(self._bodies.popitem(last=False)[1])
-        return body
-
-
-served = Served()
+        _SERVED.keep(mechanism, body, len(body))
+    return body
 
 
 # --- Prepared: of many cells, by the worker
