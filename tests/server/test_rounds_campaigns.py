@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import random
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -444,6 +444,29 @@ def test_what_a_request_changes_while_a_tick_reads_is_not_forgotten(monkeypatch)
     monkeypatch.setattr(city.store, "last_rounds", read_then_closed)
     tick(city.campaigns)
     assert city.campaigns.mechanism("paris").closed_at_s is not None
+
+
+@pytest.mark.parametrize(
+    ("read", "look"),
+    [("campaigns", Campaigns.refresh), ("campaign", lambda campaigns: campaigns.state("paris"))],
+)
+def test_a_pause_holds_though_the_campaign_was_read_just_before_it(
+    read: str, look: Callable[[Campaigns], Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    city = City()
+    city.campaigns.settings("paris")
+    reads = getattr(city.store, read)
+
+    def read_then_paused(*names: str) -> Any:
+        running = reads(*names)
+        monkeypatch.undo()
+        city.campaigns.change("paris", state="paused")
+        return running
+
+    monkeypatch.setattr(city.store, read, read_then_paused)
+    look(city.campaigns)
+    with raises_problem("campaign-paused"):
+        city.campaigns.check_running("paris")
 
 
 def test_the_state_of_a_campaign_reads_one_document_of_however_many_rounds() -> None:

@@ -184,13 +184,16 @@ class Campaigns:
         return key
 
     def _record(self, campaign: str) -> CampaignRecord:
-        record = self.store.campaign(campaign)
+        changes, record = self.changes[campaign], self.store.campaign(campaign)
         if record is None:
             raise Problem("unknown-campaign", f"there is no campaign {campaign!r}")
         version = record.created_at_s, record.settings
         if self._settings.get(campaign, (version,))[0] != version:  # another, under the same id
             self._forget_all(campaign)
-        self._standing[campaign] = record.state
+            changes = 0
+        with self._lock:  # what was read before a change is not kept
+            if self.changes[campaign] == changes:
+                self._standing[campaign] = record.state
         return record
 
     def check_running(self, campaign: str) -> None:
@@ -339,8 +342,8 @@ class Campaigns:
             following=following,
             still_open=still_open,
         )
+        self.forget(campaign)  # first: what others read before counts no more
         standing = self._record(campaign).state  # raises where it was deleted meanwhile
-        self.forget(campaign)
         if not changed and standing == "ended":
             raise ended
         if not changed:  # its round was closed a moment ago, or the next one opened: from there
@@ -419,9 +422,13 @@ class Campaigns:
 
         One that was made under the id of one that was deleted is another.
         """
+        with self._lock:
+            changes = self.changes.copy()
         campaigns = self.store.campaigns()
         stored = {record.id: (record.created_at_s, record.settings) for record in campaigns}
-        self._standing = {record.id: record.state for record in campaigns}
+        with self._lock:
+            changed = {name: self._standing.get(name, "running") for name in self.changes - changes}
+            self._standing = {record.id: record.state for record in campaigns} | changed
         for campaign, (version, _) in list(self._settings.items()):
             if stored.get(campaign) != version:
                 self._forget_all(campaign)
@@ -460,7 +467,8 @@ class Campaigns:
 
     def forget(self, campaign: str) -> None:
         """Drop what may have changed of a campaign: the next look reads it from the store."""
-        self.changes[campaign] += 1
+        with self._lock:
+            self.changes[campaign] += 1
         for cache in (self._current, self._states, self._over):
             cache.pop(campaign, None)
 
