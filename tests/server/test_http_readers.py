@@ -20,12 +20,13 @@ from uvicorn.protocols.http.flow_control import FlowControl
 
 from geoveil.errors import MissingExtra
 from geoveil.server import connections, dashboard, estimate_routes, map_files
+from geoveil.server.apart import EstimatorLost
 from geoveil.server.connections import Protocol
 from geoveil.server.map_files import Files
 from geoveil.server.problem import Problem
 from geoveil.server.recent import Recent
 from geoveil.server.worker import LARGE_LIMIT_S
-from geoveil.store import Overloaded
+from geoveil.store import Overloaded, StoreFailed
 from server.conftest import InProcess
 from server.live import HANG_S, LYON
 from server.test_http_problems import assert_problem
@@ -429,7 +430,7 @@ def test_districts_that_fail_are_not_tried_again_by_every_reader(
     path, told = f"{CAMPAIGN}/map/districts", []
     monkeypatch.setattr(closed.service.log, "fault", lambda name, error: told.append(name))
     slow.may.set()
-    slow.failure = Overloaded("it takes too long; ask for less")
+    slow.failure = EstimatorLost("it takes too long; ask for less")
     for _ in range(3):
         assert_problem(closed.get(path), "overloaded")
     assert (slow.asked, told) == (1, ["regions-failed"])
@@ -438,6 +439,17 @@ def test_districts_that_fail_are_not_tried_again_by_every_reader(
     assert_problem(closed.get(path), "overloaded")
     slow.failure = None
     assert closed.get(path).status_code == 200
+
+
+@pytest.mark.parametrize("failure", [Overloaded("it is full"), StoreFailed("it is away")])
+def test_districts_are_tried_again_at_once_after_a_moment_in_which_the_service_was_busy(
+    closed: InProcess, slow: Slow, failure: Exception
+) -> None:
+    slow.may.set()
+    slow.failure = failure
+    assert closed.get(f"{CAMPAIGN}/map/districts").status_code == 503
+    slow.failure = None
+    assert closed.get(f"{CAMPAIGN}/map/districts").status_code == 200
 
 
 def test_a_service_stops_while_districts_are_worked_out(

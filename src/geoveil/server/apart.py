@@ -30,7 +30,7 @@ SENT_TO_ALL = (signal.SIGINT, signal.SIGTERM, *_HANGUP)
 """What a terminal or systemd sends to all processes of the service."""
 
 
-class EstimatorLost(GeoveilError):
+class EstimatorLost(Overloaded):
     """The process ended before it had answered, and was told to, or took too long."""
 
 
@@ -86,7 +86,7 @@ class ProcessApart:
     def _started(self) -> tuple[BaseProcess, Connection]:
         with self._lock:
             if self.over:
-                raise EstimatorLost("a process that was stopped must not be asked again")
+                raise EstimatorLost("the service is stopping")
             if self._process is None or self._pipe is None:
                 spawn = multiprocessing.get_context("spawn")
                 ours, theirs = spawn.Pipe()
@@ -127,13 +127,13 @@ class ProcessApart:
                 if isinstance(answer, Trace):
                     raise CalculationFailed(answer)
                 yield answer
-            raise EstimatorLate("an answer must be made in time")
+            raise EstimatorLate("it takes too long; ask for less")
         except (CalculationFailed, GeneratorExit):
             raise
         except BaseException as error:
             self.close()  # or it would answer a question that nobody asks any more
             if isinstance(error, (EOFError, OSError)):
-                raise EstimatorLost("the process must live until it has answered") from None
+                raise EstimatorLost("the calculation was ended; try again later") from None
             raise
 
 
@@ -219,15 +219,11 @@ class Calculator(ProcessApart):
         *arguments: P.args,
         **none: P.kwargs,
     ) -> T:
-        """What ``call(send, *arguments)`` returns in the process; ``Overloaded`` where it takes too long."""
+        """What ``call(send, *arguments)`` returns in the process; raises as :meth:`answers` does."""
         with self._turn:
             try:
                 answer: T = next(self.answers(time.monotonic() + limit_s, call, *arguments))
                 return answer
-            except EstimatorLate:
-                raise Overloaded("it takes too long; ask for less") from None
-            except EstimatorLost:
-                raise Overloaded("the calculation was ended; try again later") from None
             finally:
                 if not self._lasting:
                     self.close()

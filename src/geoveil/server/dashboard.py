@@ -17,7 +17,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from geoveil.server import openapi as api
-from geoveil.server.apart import CalculationFailed
+from geoveil.server.apart import CalculationFailed, EstimatorLost
 from geoveil.server.campaign_advice import OPERATIONS
 from geoveil.server.estimate_routes import ASKED_EACH_TIME, QUERY, round_number
 from geoveil.server.handlers import HELD, answer, everybody, operators
@@ -168,12 +168,15 @@ async def _districts(service: Service, campaign: str, backdrop: bytes | None) ->
 
 
 def _forget_failure(service: Service, key: Any, task: asyncio.Task[Any]) -> None:
-    """Try again later, or at once where only the store failed."""
+    """Try again later, or at once where only the store failed or the service was busy."""
     failure = None if task.cancelled() else task.exception()
-    if isinstance(failure, Overloaded) and not service.closing.is_set():  # no reader is told why
+    if isinstance(failure, EstimatorLost) and not service.closing.is_set():  # no reader is told why
         service.log.fault("regions-failed", failure)
     if failure is not None:
-        later_s = 0.0 if isinstance(failure, StoreFailed) else AGAIN_S
+        busy = isinstance(failure, StoreFailed | Overloaded) and not isinstance(
+            failure, EstimatorLost
+        )
+        later_s = 0.0 if busy else AGAIN_S
         task.get_loop().call_later(later_s, service.districts.pop, key, None)
 
 
