@@ -964,6 +964,25 @@ def test_a_campaign_is_not_finished_because_a_round_closes_while_its_state_is_re
     assert city.campaigns.state("paris")["state"] in ("open", "estimating")
 
 
+def test_a_campaign_is_not_finished_because_a_round_closes_while_all_are_looked_at(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    city = City(campaign_settings(rounds=2))
+    city.report(100)
+    city.wait(721 * HOUR)  # the mechanism of the first round has expired
+    reads = city.store.last_rounds
+
+    def closed_after() -> list[RoundTimes]:
+        newest = reads()
+        city.store.close_round("paris", 1, minimum=100, at_s=int(city.clock()))
+        return newest
+
+    monkeypatch.setattr(city.store, "last_rounds", closed_after)
+    assert not city.campaigns.finished()
+    monkeypatch.undo()
+    assert not city.campaigns.finished()
+
+
 @pytest.mark.parametrize("set_s", [-HOUR, HOUR])
 def test_a_state_is_kept_for_a_second_also_after_the_clock_was_set(
     set_s: float, monkeypatch: pytest.MonkeyPatch

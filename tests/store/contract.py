@@ -358,7 +358,8 @@ class StoreContract:
         assert store.rounds_concluded("paris") == 0
         store.add([Upload("paris", 2, device_id(0), 0), Upload("paris", 1, device_id(1), 0)])
         store.close_round("paris", 2, minimum=1, at_s=500)
-        assert store.rounds_concluded("paris") == 1
+        assert store.rounds_concluded("paris") == store.rounds_concluded("paris", before=3) == 1
+        assert store.rounds_concluded("paris", before=2) == 0
 
     def test_how_far_a_campaign_has_come(self, store: Store) -> None:
         assert store.progress(MISSING) == (None, 0, 0)

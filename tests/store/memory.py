@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -449,7 +450,7 @@ class MemoryStore:
             sum(each.closed_at_s is not None for each in rounds),
         )
 
-    def rounds_concluded(self, campaign: str) -> int:
+    def rounds_concluded(self, campaign: str, *, before: int = sys.maxsize) -> int:
         """How many rounds have an estimate, wait for it, or were given up beside a next one."""
         with self._lock:
             kept = self._campaigns.get(campaign)
@@ -458,7 +459,7 @@ class MemoryStore:
             return sum(
                 one.given_up_at_s is None or opened[one.key] < one.given_up_at_s
                 for one in rounds
-                if one.closing
+                if one.closing and one.record.number < before
             )
 
     def given_up(self, campaign: str, *, after: int = 0) -> dict[int, int]:

@@ -231,6 +231,7 @@ class Comparison:
             self.both(lambda store, name=name: store.preparation(name))
             self.both(lambda store, name=name: store.estimate(name))
             self.both(lambda store, name=name: store.rounds_concluded(name))
+            self.both(lambda store, name=name: store.rounds_concluded(name, before=2))
             self.both(lambda store, name=name: store.given_up(name))
             self.both(lambda store, name=name: counts(store, name))
         assert_ones(self.store)

@@ -442,12 +442,13 @@ class Campaigns:
 
     def is_over(self, current: RoundRecord | RoundTimes, settings: CampaignSettings) -> bool:
         """Whether the last round of a campaign is closed, or would be if it had enough reports."""
-        if settings.rounds is None:
+        if settings.rounds is None or (
+            current.closed_at_s is None and self.clock() < current.expires_at_s
+        ):
             return False
-        concluded = self.store.rounds_concluded(current.campaign)
-        if current.closed_at_s is not None:
-            return settings.ends_with(concluded)
-        return settings.ends_with(concluded + 1) and self.clock() >= current.expires_at_s
+        # not all that are: it may be closed by now itself
+        before = self.store.rounds_concluded(current.campaign, before=current.number)
+        return settings.ends_with(before + 1)
 
     def close_if_large(self, current: RoundRecord, minimum: int) -> bool:
         """Close a round that has at least so many reports; whether it was closed by this."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -235,13 +236,13 @@ class Store(ABC):
         still_open = last is not None and last.closed_at_s is None  # no other is
         return records.Progress(last, reports, rounds - still_open)
 
-    def rounds_concluded(self, campaign: str) -> int:
-        """How many rounds of a campaign have an estimate or wait for it, or were given up beside a next one.
+    def rounds_concluded(self, campaign: str, *, before: int = sys.maxsize) -> int:
+        """How many rounds before this one have an estimate, wait for it, or were given up beside a next one.
 
         Reports of such a round enter the estimate of the next: a campaign whose last round is closed stays
         at its end.
         """
-        return int(self._value(sql.CONCLUDED, campaign=campaign))
+        return int(self._value(sql.CONCLUDED, campaign=campaign, before=before))
 
     def round_of(self, mechanism: str) -> records.RoundRecord | None:
         """The round that published this document, alone or among those of several promises."""

@@ -78,7 +78,7 @@ _OPENED_NEXT = """
 """
 CONCLUDED = f"""
     SELECT count(*) FROM closing JOIN round r ON r.key = closing.round_key WHERE r.{_OF_CAMPAIGN}
-    AND (given_up_at_s IS NULL OR given_up_at_s > {_OPENED_NEXT})
+    AND r.number < :before AND (given_up_at_s IS NULL OR given_up_at_s > {_OPENED_NEXT})
 """
 GIVEN_UP = f"""
     SELECT r.number, k.failures FROM closing k JOIN round r ON r.key = k.round_key
