@@ -21,6 +21,8 @@ IntArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
 
 _SUM_TOLERANCE = 1e-6
+_MOST = 2**53
+"""No count beyond: more people than there are, and floats hold every whole number up to here."""
 
 
 def positive(name: str, value: Any) -> float:
@@ -57,13 +59,20 @@ def part(name: str, value: Any) -> float:
     return number
 
 
-def count(name: str, value: Any, *, least: int = 1) -> int:
-    """The value as a whole number of at least ``least``, or an error that names it."""
+def count(name: str, value: Any, *, least: int = 1, most: float = _MOST) -> int:
+    """The value as a whole number from ``least`` to ``most``, or an error that names it."""
     if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, np.integer)):
         raise InvalidInput(f"{name} ({_shown(value)}) must be a whole number")
     if value < least:
-        raise InvalidInput(f"{name} ({value}) must be at least {least}")
+        raise InvalidInput(f"{name} ({_shown(value)}) must be at least {least}")
+    if value > most:
+        raise InvalidInput(f"{name} ({_shown(value)}) must be at most {most}")
     return int(value)
+
+
+def checked_seed(seed: Any) -> int:
+    """The seed as a whole number from 0 on, of as many bits as somebody likes."""
+    return count("seed", seed, least=0, most=np.inf)
 
 
 def numbers(name: str, value: Any, such_as: str = "an array of numbers") -> FloatArray:
@@ -256,6 +265,10 @@ def able(name: str, value: Any, method: str, such_as: str) -> None:
 
 def _shown(value: Any) -> str:
     """How a message names a value: a word or a number itself, anything else by its kind."""
+    if (
+        isinstance(value, int) and abs(value) >> 64
+    ):  # Python writes no more than some thousand digits
+        return f"of {value.bit_length()} bits"
     if value is None or isinstance(value, str | bytes | int | float | np.generic):
         return repr(value)
     return f"the class {value.__name__}" if isinstance(value, type) else type(value).__name__

@@ -12,7 +12,7 @@ from abc import ABC, abstractmethod
 import numpy as np
 import numpy.typing as npt
 
-from geoveil.arrays import FloatArray, IntArray, count
+from geoveil.arrays import FloatArray, IntArray, checked_seed, count
 from geoveil.errors import InvalidInput, RandomnessFailed
 
 _HALF_STEP = 2.0**-53
@@ -43,9 +43,7 @@ class Randomness(ABC):
 
     def below(self, bound: int, size: int) -> IntArray:
         """``size`` whole numbers, exactly uniform in ``0 … bound − 1`` (by rejection)."""
-        bound = count("bound", bound)
-        if bound > 2**32:
-            raise InvalidInput(f"bound ({bound}) must be at most 2^32")
+        bound = count("bound", bound, most=2**32)
         small, wide = next(pair for limit, *pair in _WORDS if bound <= limit)
         bits = 8 * np.dtype(small).itemsize
         # Multiply and keep the high half; low halves below 2^bits mod bound would make it uneven.
@@ -100,7 +98,7 @@ class SeededRandomness(Randomness):
     """A reproducible generator for simulations and tests; never for a real person's report."""
 
     def __init__(self, seed: int) -> None:
-        self.seed = count("seed", seed, least=0)
+        self.seed = checked_seed(seed)
         self.generator = np.random.Generator(np.random.PCG64(self.seed))
 
     def bytes(self, size: int) -> bytes:
@@ -131,7 +129,7 @@ def seeded_for(seed: int, *place: int) -> SeededRandomness:
     >>> seeded_for(7, 1, 2).bytes(4) == seeded_for(7, 1, 2).bytes(4) != seeded_for(7, 1, 3).bytes(4)
     True
     """
-    entropy = np.random.SeedSequence([count("seed", seed, least=0), *place])
+    entropy = np.random.SeedSequence([checked_seed(seed), *place])
     high, low = entropy.generate_state(2, np.uint64).tolist()
     return SeededRandomness(high << 64 | low)
 

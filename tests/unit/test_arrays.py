@@ -6,6 +6,8 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from decimal import Decimal
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -21,6 +23,14 @@ from geoveil.release import GroupedRelease, MergedPlaces
 from geoveil.space import MaskedGrid
 from geoveil.verify.guard import GuardedUpdate
 
+CITY = gv.Grid.from_box(south=48.8, west=2.2, north=48.85, east=2.25, cell_km=2.0)
+MECHANISM = gv.PlanarGeometric(CITY, epsilon_per_km=1.0)
+PEOPLE = {"who": ["a"], "lat": [48.82], "lng": [2.22]}
+
+
+def release(multiplier: float) -> gv.CountRelease:
+    return gv.CountRelease(people=2, prior=[0.5, 0.5], multiplier=multiplier)
+
 
 @pytest.mark.parametrize(
     ("make", "words"),
@@ -32,11 +42,69 @@ from geoveil.verify.guard import GuardedUpdate
             lambda: gv.elastic(gv.Line(3), epsilon_per_km=1.0, camouflage=-0.1),
             r"must lie in \[0, 1\]",
         ),
+        (
+            lambda: gv.advise(gv.Line(3), [1.0] * 3, epsilon_per_km=1.0, people=2**70),
+            r"people \(of 71 bits\) must be at most 9007199254740992",
+        ),
+        (
+            lambda: gv.CountRelease(people=10**5000, prior=[0.5, 0.5], multiplier=1.0),
+            r"people \(of 16610 bits\) must be at most",
+        ),
+        (
+            lambda: gv.CountRelease(people=3, prior=[0.5] * 2, multiplier=1.0, timestamps=2**53),
+            "timestamps .* must be at most 1048576",
+        ),
+        (
+            lambda: gv.manipulation_gain(MECHANISM, [1.0] * CITY.size, reports=10**400),
+            "reports .* must be at most",
+        ),
+        (lambda: gv.GeoIndistinguishability(-(10**5000)), "epsilon_per_km .* must be finite"),
     ],
 )
 def test_numbers_beyond_their_bounds_are_refused(make: Callable[[], Any], words: str) -> None:
     with pytest.raises(InvalidInput, match=words):
         make()
+
+
+def test_a_seed_may_have_as_many_bits_as_somebody_likes() -> None:
+    assert gv.seeded(2**128).bytes(8) != gv.seeded(2**129).bytes(8)
+    assert gv.CrossValidated(seed=2**128).seed == 2**128
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (
+            lambda: gv.manipulation_gain(MECHANISM, [1.0] * CITY.size, regions=[]),
+            "regions must be at least",
+        ),
+        (lambda: gv.leakage_curve(release, 1.0), r"multipliers \(1.0\) must be a list"),
+        (lambda: gv.leakage_curve(release, iter([1.0])), "multipliers .* must be a list"),
+        (
+            lambda: gv.leakage_curve(release, comparators=None),
+            r"comparators \(None\) must be a list",
+        ),
+        (
+            lambda: gv.obfuscate(PEOPLE, MECHANISM, person="who", per_person=1, randomness=7),
+            r"randomness \(7\) must be a source",
+        ),
+    ],
+)
+def test_what_is_no_list_and_no_source_is_refused(make: Callable[[], Any], words: str) -> None:
+    with pytest.raises(InvalidInput, match=words):
+        make()
+
+
+def test_exact_fractions_are_numbers_too() -> None:
+    half = gv.elastic(CITY, epsilon_per_km=1.0, camouflage=0.5)
+    exact = gv.elastic(CITY, epsilon_per_km=1.0, camouflage=Fraction(1, 2))
+    assert np.array_equal(half.matrix(), exact.matrix())
+    assert (
+        type(gv.Campaign(CITY, epsilon_per_km=1.0, camouflage=Fraction(1, 2)).rule.camouflage)
+        is float
+    )
+    settings: Any = {"epsilon_per_km": 1.0, "spanner": Decimal("1.5")}
+    assert gv.optimal_mechanism(gv.Line(3), [1.0] * 3, **settings).matrix().shape == (3, 3)
 
 
 def threads() -> set[int]:

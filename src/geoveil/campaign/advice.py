@@ -9,7 +9,15 @@ from functools import partial
 import numpy as np
 
 from geoveil import arrays
-from geoveil.arrays import ArrayLike, FloatArray, count, one_blas_thread, positive, prior_over
+from geoveil.arrays import (
+    ArrayLike,
+    FloatArray,
+    checked_seed,
+    count,
+    one_blas_thread,
+    positive,
+    prior_over,
+)
 from geoveil.campaign.elastic_design import Between, checked_between, elastic
 from geoveil.channel.channel import Channel
 from geoveil.channel.guarantee import BetweenPositions, GeoIndistinguishability, Guarantee
@@ -136,7 +144,7 @@ def advise(
     tell = arrays.teller(progress)
     people_at = prior_over(prior, space.size)
     epsilon = positive("epsilon_per_km", epsilon_per_km)
-    number, start = count("people", people), count("seed", seed, least=0)
+    number, start = count("people", people), checked_seed(seed)
     lived_in = np.where(people_at >= 0.5 / space.size, people_at, 0.0)
     isolated = most_isolated_cell(space, lived_in / lived_in.sum())
     between = checked_between(between, space)

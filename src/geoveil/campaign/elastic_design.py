@@ -214,7 +214,7 @@ def elastic(
     ε = 2 per km
     """
     between = checked_between(between, space)
-    finite("camouflage", camouflage, least=0, most=1)
+    camouflage = finite("camouflage", camouflage, least=0, most=1)
     population = prior_over(prior, checked_space(space).size)
     promise = Promise(epsilon_per_km, level, radius_km, mean_distance_km)
     if between == "positions":

@@ -127,7 +127,8 @@ class PromiseRule:
             raise InvalidInput(
                 "promises_per_km must rise and end with epsilon_per_km; use PromiseRule.offering"
             )
-        finite("camouflage", self.camouflage, least=0, most=1)
+        dial = finite("camouflage", self.camouflage, least=0, most=1)
+        object.__setattr__(self, "camouflage", dial)
 
     @property
     def guarantee(self) -> Guarantee:

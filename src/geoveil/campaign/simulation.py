@@ -186,7 +186,7 @@ def simulate(
     )
     check_transport(campaign.space)
     number = arrays.count("rounds", rounds)
-    arrays.count("seed", seed, least=0)
+    arrays.checked_seed(seed)
     tell = arrays.teller(progress)
     everybody = crowd.counts(campaign.space)
     truth = everybody / max(1, int(everybody.sum()))

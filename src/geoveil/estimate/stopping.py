@@ -13,7 +13,17 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from geoveil.arrays import ArrayLike, FloatArray, IntArray, able, count, finite, positive, teller
+from geoveil.arrays import (
+    ArrayLike,
+    FloatArray,
+    IntArray,
+    able,
+    checked_seed,
+    count,
+    finite,
+    positive,
+    teller,
+)
 from geoveil.channel.observed import ObservedColumns
 from geoveil.channel.operator import MovedOperator, Operator
 from geoveil.errors import InvalidInput, number_of
@@ -250,7 +260,7 @@ class CrossValidated:
         count("folds", self.folds, least=2)
         count("repeats", self.repeats)
         count("maximum", self.maximum)
-        count("seed", self.seed, least=0)
+        checked_seed(self.seed)
         count("beyond", self.beyond)
         finite("patience", self.patience, least=1)
         finite("least_gain", self.least_gain, least=0)

@@ -9,7 +9,7 @@ from typing import Protocol
 import numpy as np
 import scipy
 
-from geoveil.arrays import FloatArray, count
+from geoveil.arrays import FloatArray, checked_seed, count
 from geoveil.channel.channel import Information
 from geoveil.channel.kernel import Beneath, lattice_beneath
 from geoveil.errors import TooLarge
@@ -73,7 +73,7 @@ class FisherInformation:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        count("seed", self.seed, least=0)
+        checked_seed(self.seed)
 
     def errors(
         self,
@@ -401,7 +401,7 @@ class Bootstrap:
     def __post_init__(self) -> None:
         count("replicates", self.replicates, least=2)
         count("carry_on", self.carry_on)
-        count("seed", self.seed, least=0)
+        checked_seed(self.seed)
 
     def errors(
         self,

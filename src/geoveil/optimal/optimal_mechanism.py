@@ -259,7 +259,7 @@ def optimal_mechanism(
         arrays.count("most_steps", most_steps),
         arrays.teller(progress),
     )
-    matrix, optimality = task.all_pairs() if spanner is None else task.on_spanner(spanner)
+    matrix, optimality = task.all_pairs() if spanner is None else task.on_spanner(float(spanner))
     return OptimalMechanism(space, matrix, promise, optimality)
 
 

@@ -316,6 +316,8 @@ def leakage_curve(
     arrays.able("build", build, "__call__", _BUILD)
     tell = arrays.teller(progress)
     kinds: Sequence[Any] = comparators
+    arrays.able("comparators", kinds, "__len__", "a list of classes, such as [GeometricCounting]")
+    arrays.able("multipliers", multipliers, "__len__", "a list of numbers, such as [0.5, 1.0, 2.0]")
     if not all(isinstance(kind, type) and issubclass(kind, NoisyCounts) for kind in kinds):
         raise InvalidInput("comparators must be classes of noisy counts, such as GeometricCounting")
     points = []

@@ -32,6 +32,7 @@ LARGEST, SMALLEST = 64.0, 1e-9
 _CLOSE = 2e-4
 """How near the wanted distortion or leakage, and the answer, is sought, relative."""
 _NOTHING_BITS = 1e-9
+_MOST_TIMESTAMPS = 1 << 20
 
 AnyLaw = CountLaw | OrbitLaw
 AnyDesign = ReleaseDesign | SymmetricDesign
@@ -274,7 +275,7 @@ def _priors(
     prior: ArrayLike, people: int, timestamps: int | None, *, listed: bool = False
 ) -> list[Prior]:
     """The prior of each timestamp, within reach (``listed``: on count vectors); equal ones are one."""
-    moments = 1 if timestamps is None else count("timestamps", timestamps)
+    moments = 1 if timestamps is None else count("timestamps", timestamps, most=_MOST_TIMESTAMPS)
     layers = numbers("prior", by_position("prior", prior), "rows of numbers, all of one length")
     if layers.ndim < 3:
         priors = [Prior.parse(layers, people)] * moments

@@ -73,7 +73,8 @@ class Grid(MapSpace):
     in_rows = True
 
     def __post_init__(self) -> None:
-        rows, columns = count("rows", self.rows), count("columns", self.columns)
+        rows = count("rows", self.rows, most=np.inf)  # too many are too large, below
+        columns = count("columns", self.columns, most=np.inf)
         _check_cell_count(rows, columns)
         checked = {"rows": rows, "columns": columns, "cell_km": _side_km(self.cell_km)}
         for name, value in (checked | {"size": rows * columns}).items():
@@ -321,7 +322,7 @@ class Line(Space):
     in_rows = True
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "size", count("size", self.size))
+        object.__setattr__(self, "size", count("size", self.size, most=np.inf))
         if self.size > CELL_LIMIT:
             raise TooLarge(f"the size of a line must be at most {CELL_LIMIT:,}; use wider steps")
 

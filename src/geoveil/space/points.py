@@ -234,9 +234,7 @@ class Hexagons(Points):
 
     def __init__(self, area: Any, *, resolution: int) -> None:
         h3 = _h3()
-        fine = count("resolution", resolution, least=0)
-        if fine > _FINEST:
-            raise InvalidInput(f"resolution ({fine}) must be at most {_FINEST}")
+        fine = count("resolution", resolution, least=0, most=_FINEST)
         shapes = [
             h3.LatLngPoly(*([(lat, lng) for lng, lat in ring.tolist()] for ring in polygon))
             for outline in read_outlines(area)

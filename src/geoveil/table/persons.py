@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from geoveil.arrays import BoolArray, IntArray, count, one_of, ragged
-from geoveil.randomness import SYSTEM, Randomness
+from geoveil.randomness import SYSTEM, Randomness, checked_randomness
 from geoveil.table.columns import arrow_numbers
 
 if TYPE_CHECKING:
@@ -108,7 +108,7 @@ class Reporting:
     ) -> None:
         self._limit = limit
         self._draw = draw
-        self._randomness = randomness
+        self._randomness = checked_randomness(randomness)
         self._numbers: dict[Any, int] = {}
         self._spent = np.zeros(0, dtype=np.int64)
         self._remembered: dict[tuple[float, ...], Any] = {}

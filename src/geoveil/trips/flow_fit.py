@@ -9,7 +9,7 @@ from functools import partial
 import numpy as np
 import scipy
 
-from geoveil.arrays import FloatArray, IntArray, count, one_blas_thread
+from geoveil.arrays import FloatArray, IntArray, checked_seed, count, one_blas_thread
 from geoveil.channel.channel import RARE, Channel
 from geoveil.channel.observed import TINY
 from geoveil.channel.operator import DenseOperator, Operator
@@ -124,7 +124,7 @@ def fitted_flows(
     if not tally.total:
         raise InvalidInput("tally must hold at least one trip; it holds none")
     count("replicates", replicates, least=2)
-    count("seed", seed, least=0)
+    checked_seed(seed)
     if stop is not None:
         check_stop(stop)
     meter, spots = Meter(progress), Spots.of(mechanism)

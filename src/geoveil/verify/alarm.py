@@ -14,7 +14,16 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy
 
-from geoveil.arrays import FloatArray, IntArray, count, instance, one_blas_thread, part, uniform
+from geoveil.arrays import (
+    FloatArray,
+    IntArray,
+    checked_seed,
+    count,
+    instance,
+    one_blas_thread,
+    part,
+    uniform,
+)
 from geoveil.channel.channel import Tally
 from geoveil.channel.observed import TINY
 from geoveil.channel.operator import Operator
@@ -231,7 +240,7 @@ class PoisoningAlarm:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        count("seed", self.seed, least=0)
+        checked_seed(self.seed)
         part("false_alarm", self.false_alarm)
         if count("replicates", self.replicates) < self._least:
             raise InvalidInput(

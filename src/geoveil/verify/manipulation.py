@@ -258,6 +258,10 @@ def _totals(regions: Sequence[ArrayLike] | None, size: int) -> Callable[[FloatAr
     if regions is None:
         return lambda change: change
     arrays.able("regions", regions, "__len__", "lists of cells, such as [[0, 1], [2]]")
+    if len(regions) == 0:
+        raise InvalidInput(
+            "regions must be at least one list of cells; leave it out for every cell"
+        )
     belongs = np.zeros((size, len(regions)))
     for number, cells in enumerate(regions):
         belongs[arrays.indices("regions", cells, size), number] = 1.0
