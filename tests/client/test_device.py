@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from client.hostile import encoded
@@ -619,13 +620,23 @@ def test_a_promise_that_is_not_offered_or_not_allowed_is_refused(path: Path) -> 
 
 
 @pytest.mark.parametrize(
-    ("now_s", "told"), [(0.0, True), (2.0**40, True), (-1e-6, False), (2.0**40 + 1, False)]
+    ("now_s", "told"),
+    [
+        *[(0.0, True), (2**40, True), (np.int64(0), True), (-1e-6, False), (2.0**40 + 1, False)],
+        *[(10**400, False), (math.nan, False), (None, False), ("noon", False), (1j, False)],
+    ],
 )
 def test_the_first_and_the_last_time_that_a_clock_may_tell(
-    now_s: float, told: bool, path: Path
+    now_s: Any, told: bool, path: Path
 ) -> None:
     it = device(Collector(), path, clock=lambda: now_s)
     assert (refused(it.report, **PLACE).reason != "clock") is told
+
+
+@pytest.mark.parametrize("clock", [None, NOW_S, "now", float])
+def test_a_clock_is_a_function(clock: Any, path: Path) -> None:
+    with pytest.raises(InvalidInput, match=r"clock \(.*\) must be a function that tells the time"):
+        device(Collector(), path, clock=clock)
 
 
 @pytest.mark.parametrize(

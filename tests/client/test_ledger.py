@@ -509,6 +509,18 @@ def test_a_link_to_a_ledger_is_followed(path: Path, tmp_path: Path, content: byt
     assert ledger.anchor.parent == path.parent
 
 
+@pytest.mark.parametrize("name", ["", ".", "folder"])
+def test_a_folder_is_no_ledger_and_nothing_is_left_beside_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    here = tmp_path / "here"
+    (here / "folder").mkdir(parents=True)
+    monkeypatch.chdir(here)
+    caught = refused(Ledger, name)
+    assert (caught.reason, caught.detail) == ("ledger-unreadable", "a folder")
+    assert [each.name for each in sorted(tmp_path.rglob("*"))] == ["here", "folder"]
+
+
 @pytest.mark.skipif(sys.platform == "win32", reason="only some users may make links there")
 def test_links_that_lead_in_a_circle_lead_to_no_ledger(path: Path) -> None:
     """Nothing takes their place, and nothing is begun beside them."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import get_args
 
-from geoveil.arrays import instance, one_of, positive
+from geoveil.arrays import able, instance, one_of, positive
 from geoveil.channel.guarantee import BetweenPositions
 from geoveil.channel.words import NEARBY_KM, between_places, explain_nearby
 from geoveil.client.budget import Limits, Spent, left_of, spent_in_words
@@ -151,6 +151,7 @@ class Device:
         network = transport or Network(self.address)
         self._collector = Collector(self.address, network, patience or Patience())
         self._randomness = checked_randomness(randomness)
+        able("clock", clock, "__call__", "a function that tells the time in seconds since 1970")
         self._clock = clock
         with suppress(Refused, RandomnessFailed):  # what fails here says so when it is needed
             now_s = self._now_s()
@@ -365,7 +366,7 @@ class Device:
         return document, current
 
     def _now_s(self) -> float:
-        return checked_time(float(self._clock()))
+        return checked_time(self._clock())
 
     @without_frames
     def _delivered(self, charge: Charge, totals: Totals | None = None) -> Receipt:

@@ -281,6 +281,8 @@ class Ledger:
         file = Path(os.path.realpath(self.path))
         if file.is_symlink():
             raise Refused("ledger-unreadable", "a loop of links")
+        if file.is_dir():
+            raise Refused("ledger-unreadable", "a folder")
         return file.with_name(file.name + ending)
 
     def _locked(self) -> AbstractContextManager[None]:

@@ -11,6 +11,7 @@ import math
 import sqlite3
 from dataclasses import dataclass, fields
 from fractions import Fraction
+from numbers import Real
 from operator import index
 from typing import Any, Literal, get_args, get_type_hints
 
@@ -287,9 +288,9 @@ def ticket(book: sqlite3.Connection, campaign: str) -> bytes | None:
 
 def checked_time(now_s: float) -> float:
     """A time that a clock may tell, in seconds since 1970."""
-    if not 0 <= now_s <= LATEST_S:
+    if not (isinstance(now_s, Real) and 0 <= now_s <= LATEST_S):
         raise Refused("clock")
-    return now_s
+    return float(now_s)
 
 
 def day_of(now_s: float) -> int:
