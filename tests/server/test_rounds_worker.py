@@ -748,6 +748,27 @@ def test_a_campaign_made_anew_never_gets_the_estimate_of_the_deleted_one(city: C
     assert watched.worker.stop(PATIENCE_S)
 
 
+@pytest.mark.parametrize("read", ["reported_rounds", "given_up", "closing_counts", "rounds"])
+def test_work_on_a_campaign_that_is_deleted_while_it_is_read_is_none(
+    read: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    city = City(campaign_settings(trusted_seed=True), open_any(f"{tmp_path}/store.db"))
+    city.report(100)
+    city.campaigns.close("paris")
+    city.work()
+    city.wait(2)
+    work, reads = closed(city), getattr(city.store, read)
+
+    def deleted(*asked: Any) -> Any:
+        city.store.delete_campaign("paris")
+        return reads(*asked)
+
+    monkeypatch.setattr(city.store, read, deleted)
+    with raises_problem("unknown-campaign", "deleted meanwhile"):
+        Jobs(city.campaigns).work(work)
+    city.store.close()
+
+
 def test_a_campaign_deleted_when_its_estimate_is_given_up_ends_no_work(
     city: City, monkeypatch: pytest.MonkeyPatch
 ) -> None:

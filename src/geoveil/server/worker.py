@@ -94,6 +94,8 @@ class Jobs:
         counts = counted(campaign, job.round, newest)
         rounds = store.rounds(campaign, newest)
         documents = {round_.number: round_.document for round_ in rounds}
+        if job.round not in documents:  # the first to go
+            raise Problem("unknown-campaign", "the campaign was deleted meanwhile")
         return Work(
             campaign,
             job.round,
@@ -103,7 +105,7 @@ class Jobs:
             {number: counts[number] for number in documents},
             None if before is None else (before.round, before.body),
             settings.ends_with(store.rounds_concluded(campaign)),
-            bool(rounds and rounds[-1].around),
+            bool(rounds[-1].around),
             seed,
             len(set(filled) - newest),
         )
@@ -119,7 +121,7 @@ class Jobs:
         first = min(closed, default=closing.round)
         if first == closing.round or store.reported_rounds(campaign, first) != [first]:
             return None
-        return first, store.closing_counts(campaign, first, [first])[first]
+        return next(iter(store.closing_counts(campaign, first, [first]).items()), None)
 
     def publish(self, work: AnyWork, outcome: Outcome) -> bool:
         """Keep what a job led to; ``False`` where another process has, or another preparation is wanted.
