@@ -12,6 +12,7 @@ import os
 import signal
 import time
 from collections.abc import Iterator
+from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 from queue import Queue
@@ -42,6 +43,10 @@ PATIENCE_S = 300.0
 WEST = Outline(
     "west",
     ((np.array([(2.28, 48.82), (2.34, 48.82), (2.34, 48.89), (2.28, 48.89), (2.28, 48.82)]),),),
+)
+CORNER = Outline(
+    "corner",
+    ((np.array([(2.28, 48.82), (2.31, 48.82), (2.31, 48.85), (2.28, 48.85), (2.28, 48.82)]),),),
 )
 
 
@@ -342,8 +347,7 @@ def test_limits_of_some_hundred_cells_keep_no_operator_waiting(
 
 
 def test_limits_of_few_cells_open_at_once(campaigns: Campaigns) -> None:
-    corner = np.array([(2.28, 48.82), (2.31, 48.82), (2.31, 48.85), (2.28, 48.85), (2.28, 48.82)])
-    campaigns.draw("paris", [Outline("corner", ((corner,),))])
+    campaigns.draw("paris", [CORNER])
     (document,) = unpack_levels(campaigns.mechanism("paris").document)
     assert document.area.size <= 20
     assert Jobs(campaigns).preparations() == []
@@ -378,6 +382,44 @@ def test_limits_of_an_open_box_are_prepared_and_no_report_under_the_box_enters_t
     assert (body["reports"], len(body["distribution"])) == (150, document.area.size)
     with raises_problem("area-fixed"):
         city.campaigns.draw("paris", [WEST])
+
+
+@pytest.mark.parametrize("ended", [False, True])
+@pytest.mark.parametrize("write", ["replace_document", "finish_preparation"])
+def test_of_two_areas_drawn_at_once_the_later_one_is_meant(
+    campaigns: Campaigns, write: str, ended: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if write == "replace_document":
+        prepared(campaigns)
+    keep = getattr(campaigns.store, write)
+
+    def drawn_before(*asked: Any, **more: Any) -> bool:
+        monkeypatch.setattr(campaigns.store, write, keep)
+        if ended:
+            campaigns.change("paris", state="ended")
+        else:
+            campaigns.draw("paris", [CORNER])
+        return bool(keep(*asked, **more))
+
+    monkeypatch.setattr(campaigns.store, write, drawn_before)
+    with raises_problem("campaign-ended") if ended else nullcontext():
+        campaigns.draw("paris", [CORNER])
+    rounds = [] if write == "finish_preparation" else [1]
+    rounds += [] if ended else [len(rounds) + 1, len(rounds) + 2]
+    assert [one.number for one in campaigns.store.rounds("paris")] == rounds
+
+
+def test_limits_are_prepared_for_the_round_after_one_that_was_opened_meanwhile(
+    campaigns: Campaigns,
+) -> None:
+    prepared(campaigns)
+    current = campaigns.look("paris")
+    for number in (2, 3):
+        campaigns.draw("paris", [WEST])
+        (wanted,) = Jobs(campaigns).preparations()
+        assert wanted.round == number
+        campaigns.renew(current, campaigns.settings("paris"), number)
+        current = campaigns.look("paris")
 
 
 # --- What operators do meanwhile

@@ -111,6 +111,8 @@ class Campaigns:
         settings, now = self.settings(campaign), int(self.clock())
         waits, last = self.store.preparation(campaign), self.store.last_round(campaign)
         after = 0 if last is None else last.number
+        if waits is not None and waits.round <= after:
+            waits = None  # another round was opened in its place
         number = after + 1 if waits is None else waits.round
         space = space_of(settings, area)
         self._check_unreported(campaign)
@@ -126,12 +128,15 @@ class Campaigns:
             else:
                 accepted = self.store.finish_preparation(waits, following, at_s=now)
         self.forget(campaign)
-        if not accepted:
-            raise _area_fixed()
+        if not accepted:  # it ended, or another was drawn or prepared, a moment ago: from there
+            self.draw(campaign, area)
 
     def _check_unreported(self, campaign: str) -> None:
         if self.store.progress(campaign).reports:
-            raise _area_fixed()
+            raise Problem(
+                "area-fixed",
+                "the area must be drawn before the first report; make another campaign for another area",
+            )
 
     # -- looking up ------------------------------------------------------------------------------
 
@@ -488,13 +493,6 @@ class Campaigns:
         else:
             sentence = "the mechanism of this campaign is being made, which takes a minute or more"
         raise Problem("campaign-preparing", f"{sentence}; try again later")
-
-
-def _area_fixed() -> Problem:
-    return Problem(
-        "area-fixed",
-        "the area must be drawn before the first report; make another campaign for another area",
-    )
 
 
 def _remember(recent: dict[str, Any], key: str, value: Any, most: int) -> None:
