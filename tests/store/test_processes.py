@@ -16,7 +16,7 @@ import pytest
 from databases import Cluster
 from geoveil.store import ClosingRecord, EstimateRecord, Store, open_store
 from geoveil.store import statements as sql
-from store.devices import a_campaign, a_round, assert_explained, start, upload
+from store.devices import a_campaign, a_round, assert_explained, kept_ids, start, upload
 
 AT_ONCE = 6
 
@@ -151,6 +151,36 @@ def test_ids_of_a_campaign_made_anew_are_not_forgotten_with_those_of_the_deleted
     meanwhile(monkeypatch, other, "_read", lambda: anew(one, "paris", "lyon"))
     assert other.forget_ids(now_s=200) == 0
     assert one.add([upload(1, campaign="lyon"), upload(2, campaign="lyon")]) == [False, True]
+
+
+def test_ids_of_many_rounds_are_forgotten_in_one_pass_also_after_a_process_that_died(
+    pair: tuple[Store, Store], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, other = pair
+    monkeypatch.setattr("geoveil.store.contract._AT_A_TIME", 7)
+    one.create_campaign(a_campaign("lyon"), a_round("lyon", until_s=100))
+    for number in range(2, 12):
+        late_s = 100 if number < 11 else 10_000
+        assert one.replace_document(
+            a_round("lyon", number, until_s=late_s), after=number - 1, at_s=1
+        )
+    one.add([upload(n, campaign="lyon", round=1 + n % 11) for n in range(110)])
+    steps: list[object] = []
+    forget_some = sql.forget_some
+
+    def counted(*asked: object) -> object:
+        steps.append(asked)
+        if len(steps) == 5:
+            raise KeyboardInterrupt
+        return forget_some(*asked)
+
+    monkeypatch.setattr(sql, "forget_some", counted)
+    with pytest.raises(KeyboardInterrupt):
+        one.forget_ids(now_s=200)
+    assert other.forget_ids(now_s=200) > 100 - 4 * 7 - 1
+    assert kept_ids(one) == {upload(n).id for n in range(10, 110, 11)}
+    assert len(steps) <= 5 + 1 + 110 / 7
+    assert other.forget_ids(now_s=200) == one.forget_ids(now_s=200) == 0
 
 
 def test_closing_while_both_count_keeps_one_moment(pair) -> None:

@@ -409,13 +409,11 @@ class Store(ABC):
         one would count again: a ``now_s`` some minutes back spares those still on their way.
         """
         dropped = 0
-        for campaign_key, round_key in self._read(sql.OVER, now_s=now_s):
+        for (campaign_key,) in self._read(sql.OVER, now_s=now_s):
             after: bytes | None = b""
             while after is not None:
                 with self.writing() as run:
-                    after, some = sql.forget_some(
-                        run, campaign_key, round_key, now_s, after, _AT_A_TIME
-                    )
+                    after, some = sql.forget_some(run, campaign_key, now_s, after, _AT_A_TIME)
                 dropped += some
         return dropped
 

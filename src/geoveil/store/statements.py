@@ -125,7 +125,8 @@ _IS_OVER = """
         WHERE t.campaign_key = round.campaign_key AND c.state <> 'ended'
     )
 """  # tickets are spent for as long as there is a report to spend them on
-OVER = f"SELECT campaign_key, key FROM round WHERE {_IS_OVER} ORDER BY accept_until_s, key"
+OVER = f"SELECT DISTINCT campaign_key FROM round WHERE {_IS_OVER} ORDER BY campaign_key"
+_IN_CAMPAIGN = f"{_IS_OVER} AND campaign_key = :campaign_key"
 KEEP_TOKEN = """
     INSERT INTO token (digest, label, created_at_s) VALUES (:digest, :label, :at_s)
     ON CONFLICT (digest) DO NOTHING
@@ -317,15 +318,16 @@ def open_after(run: Run, campaign: records.Row, after: int, following: records.R
 
 
 def forget_some(
-    run: Run, campaign_key: int, round_key: int, now_s: int, after: bytes, size: int
+    run: Run, campaign_key: int, now_s: int, after: bytes, size: int
 ) -> tuple[bytes | None, int]:
-    """Drop the ids of a round that is over among ``size`` ids of its campaign from ``after`` on.
+    """Drop the ids of all rounds that are over among ``size`` ids of their campaign from ``after`` on.
 
     The id to go on from (none: all done) and how many were dropped.
     """
-    mine = run(  # takes no more reports, and keeps other processes from the same work
-        f"UPDATE round SET ids_dropped = 1 WHERE {_IS_OVER} AND key = :key RETURNING key",
-        key=round_key,
+    values: dict[str, object] = {"campaign_key": campaign_key, "after": after}
+    mine = run(  # take no more reports, and keep other processes from the same work
+        f"UPDATE round SET ids_dropped = 1 WHERE {_IN_CAMPAIGN} RETURNING key",
+        campaign_key=campaign_key,
         now_s=now_s,
     )
     if not mine:
@@ -333,21 +335,20 @@ def forget_some(
     further = run(
         "SELECT id FROM report WHERE campaign_key = :campaign_key AND id > :after"
         " ORDER BY id LIMIT 1 OFFSET :size",
-        campaign_key=campaign_key,
-        after=after,
         size=size - 1,
+        **values,
     )
     stop: bytes | None = further[0][0] if further else None
     some = (
         "FROM report WHERE campaign_key = :campaign_key AND id > :after"
-        f"{' AND id <= :stop' if further else ''} AND round_key = :round_key"
+        f"{' AND id <= :stop' if further else ''} AND round_key IN (SELECT key FROM round"
+        " WHERE campaign_key = :campaign_key AND ids_dropped = 1)"
     )
-    values: dict[str, object] = {"campaign_key": campaign_key, "round_key": round_key}
-    values |= {"after": after, "stop": stop}
-    ((count,),) = run(f"SELECT count(*) {some}", **values)
-    run(f"DELETE {some}", **values)
+    ((count,),) = run(f"SELECT count(*) {some}", stop=stop, **values)
+    run(f"DELETE {some}", stop=stop, **values)
     if stop is None:
-        run("UPDATE round SET ids_dropped = 2 WHERE key = :key", key=round_key)
+        done = f"UPDATE round SET ids_dropped = 2 WHERE {_IN_CAMPAIGN}"
+        run(done, campaign_key=campaign_key, now_s=now_s)
     return stop, int(count)
 
 
