@@ -18,12 +18,7 @@ from geoveil.campaign.positional_design import (
     positional,
     wide_enough,
 )
-from geoveil.campaign.weights import (
-    equalising_weights,
-    least_leverage,
-    with_floor,
-    with_leverage,
-)
+from geoveil.campaign.weights import equalising_weights, least_leverage, with_floor, with_leverage
 from geoveil.channel.backend import backend_named, backend_of, host_array
 from geoveil.channel.certificate import certify, promising
 from geoveil.channel.guarantee import GeoIndistinguishability

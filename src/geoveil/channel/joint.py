@@ -13,13 +13,7 @@ import numpy.typing as npt
 import scipy
 
 from geoveil.arrays import ByParts, FloatArray, IntArray, frozen, indices, without_gaps
-from geoveil.channel.channel import (
-    RARE,
-    Channel,
-    Information,
-    PrivacyLoss,
-    Tally,
-)
+from geoveil.channel.channel import RARE, Channel, Information, PrivacyLoss, Tally
 from geoveil.channel.guarantee import Guarantee, weakest
 from geoveil.channel.operator import DenseOperator
 from geoveil.errors import ImpossibleReport, InvalidInput, TooLarge

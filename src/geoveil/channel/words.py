@@ -106,11 +106,7 @@ def spend_in_words(
 
 
 def explain(
-    guarantee: Guarantee | None,
-    space: Space | None,
-    distance_km: float,
-    *,
-    who: str = "",
+    guarantee: Guarantee | None, space: Space | None, distance_km: float, *, who: str = ""
 ) -> str:
     """What a report tells about two people this far apart who come into ``space``, in plain words.
 

@@ -125,10 +125,7 @@ _FAILURES = {
     "SSLError": "its host does not speak https at that port",
 }
 """What a request failed with → in words."""
-_STATUS = {
-    404: "there is no campaign of that name",
-    410: "the campaign has ended",
-}
+_STATUS = {404: "there is no campaign of that name", 410: "the campaign has ended"}
 
 
 def _fetched(link: str) -> Claimed:

@@ -341,10 +341,7 @@ class Device:
         name, limit = self.address.name, self.max_epsilon_per_km
         try:
             document = self._collector.mechanism(
-                max_epsilon_per_km=limit,
-                now_s=now_s,
-                promise_per_km=self.promise_per_km,
-                trip=trip,
+                max_epsilon_per_km=limit, now_s=now_s, promise_per_km=self.promise_per_km, trip=trip
             )
         except Refused as refused:
             if refused.reason == "ended":

@@ -15,12 +15,7 @@ import scipy
 from geoveil.arrays import BoolArray, FloatArray, IntArray, finite, frozen, positive
 from geoveil.channel.channel import PrivacyLoss
 from geoveil.channel.guarantee import LocalDifferentialPrivacy
-from geoveil.channel.kernel import (
-    FFT_NOISE,
-    LatticeKernel,
-    fft_workers,
-    lattice_beneath,
-)
+from geoveil.channel.kernel import FFT_NOISE, LatticeKernel, fft_workers, lattice_beneath
 from geoveil.errors import TooLarge, Unsupported
 from geoveil.mechanism.local import local_loss
 from geoveil.mechanism.mechanism import Mechanism

@@ -310,10 +310,7 @@ class PlacesInCells(Places):
     _made_of = ("_spread", "_weights", "_total", "_existing")
 
     def __init__(
-        self,
-        spread: SpreadKernel | ListedKernel,
-        weights: FloatArray,
-        alike: str | None,
+        self, spread: SpreadKernel | ListedKernel, weights: FloatArray, alike: str | None
     ) -> None:
         self._spread, self._weights, self.alike = spread, weights, alike
         places: IntArray = np.flatnonzero(self._shares)  # at an edge, several are moved to one

@@ -49,11 +49,7 @@ class Places:
     """
 
     def __init__(
-        self,
-        most: int,
-        most_a_network: int,
-        networks: Networks,
-        refused: Callable[[str], None],
+        self, most: int, most_a_network: int, networks: Networks, refused: Callable[[str], None]
     ) -> None:
         self._most = most
         self._shares = Shares(sys.maxsize, most_a_network)

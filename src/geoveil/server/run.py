@@ -261,10 +261,7 @@ def _started(settings: Settings, store: Store, token: str | None) -> Started:
 
 
 def _serve_one(
-    settings: Settings,
-    listener: socket.socket,
-    announce: Announce,
-    place: Path | None = None,
+    settings: Settings, listener: socket.socket, announce: Announce, place: Path | None = None
 ) -> None:
     """``place`` is the file that one of several processes keeps its counts in."""
     log = Log(settings.log_level)

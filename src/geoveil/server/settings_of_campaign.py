@@ -247,8 +247,7 @@ class CampaignSettings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, 
             value = getattr(self, field)
             if value is not None and not (math.isfinite(value) and low <= value <= high):
                 raise InvalidSetting(
-                    field,
-                    f"{field} ({value:.6g}) must lie between {low:.6g} and {high:,.10g}",
+                    field, f"{field} ({value:.6g}) must lie between {low:.6g} and {high:,.10g}"
                 )
         if self.most_leverage is not None:
             raise InvalidSetting(

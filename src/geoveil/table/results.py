@@ -371,7 +371,7 @@ def checked_amounts(
     if (row := marked_row(written)) is not None:
         logging.getLogger("geoveil.notes").warning(
             f"points of column {column!r} of {path}, as in row {row + 1}{of_those}, look like marks for "
-            "thousands and are read as decimal ones; write numbers without such marks",
+            "thousands and are read as decimal ones; write numbers without such marks"
         )
     return values
 
