@@ -16,7 +16,7 @@ import pytest
 
 from geoveil.arrays import prior_over
 from geoveil.cli.console import LibraryNotes
-from geoveil.server.limits import Limiter, Limits
+from geoveil.server.limits import Limiter, Limits, Networks, Shares
 from geoveil.server.logs import Log, capture_libraries
 from geoveil.server.problem import Problem
 from server.conftest import InProcess
@@ -50,6 +50,25 @@ def test_a_customer_cannot_multiply_itself_with_ipv6() -> None:
     assert limiter.admits("2001:db8:1:2::1")
     assert not limiter.admits("2001:db8:1:2:ffff::9")
     assert limiter.admits("2001:db8:1:3::1")
+
+
+def test_networks_of_one_site_cannot_have_all_places_together() -> None:
+    networks = Networks(loopback=True, trusted_proxy=False)
+
+    def taken(shares: Shares, address: str) -> int:
+        name = networks.of({"client": (address, 1)})
+        return sum(shares.take(name) for _ in range(100))
+
+    listeners = Shares(200, 20)
+    of_one_site = [taken(listeners, f"2001:db8:1:{n:x}::1") for n in range(100)]
+    assert of_one_site[:4] == [20, 20, 10, 0]
+    assert not any(of_one_site[4:])
+    assert taken(listeners, "2001:db8:2:1::1") == 20
+    assert [taken(listeners, f"198.51.100.{n}") for n in range(6)] == 6 * [20]
+    assert taken(listeners, "2001:db8:1:7::1") == 0
+    for n in (0, 0, 1):
+        listeners.give_back(networks.of({"client": (f"2001:db8:1:{n:x}::1", 1)}))
+    assert taken(listeners, "2001:db8:1:7::1") == 3
 
 
 def limits(**changes: object) -> Limits:

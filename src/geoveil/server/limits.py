@@ -80,11 +80,16 @@ _IPV4_IN_IPV6 = (bytes(10) + b"\xff\xff", bytes.fromhex("0064ff9b") + bytes(8))
 """IPv4 clients as a socket that listens on ``::`` sees them, and behind a translator (RFC 6052)."""
 
 
+_SITE_BYTES = 8
+"""Of a name: those in which all networks of a site agree."""
+
+
 def _name(client: str, key: bytes) -> bytes:
-    """A keyed hash of what one customer has: an address of IPv4, a /64 of IPv6."""
+    """Keyed hashes of the site and of the network: a /48 and a /64 of IPv6, an address of IPv4 both times."""
     address = _address(client)
     network = client.encode("utf-8", "replace") if address is None else address[:8]
-    return blake2b(network, key=key, digest_size=16).digest()
+    parts = network[:6], network
+    return b"".join(blake2b(part, key=key, digest_size=_SITE_BYTES).digest() for part in parts)
 
 
 def _address(text: str) -> bytes | None:
@@ -146,29 +151,39 @@ class Networks:
 
 
 class Shares:
-    """So much of something in all, and so much for one network.
+    """So much of something in all, so much for one network, and a quarter for all networks of one site.
 
-    >>> shares = Shares(3, 2)
-    >>> [shares.take(b"a"), shares.take(b"a"), shares.take(b"a"), shares.take(b"b"), shares.take(b"c")]
-    [True, True, False, True, False]
+    >>> shares = Shares(8, 1)
+    >>> [shares.take(name) for name in (b"one-site/1", b"one-site/1", b"one-site/2", b"one-site/3")]
+    [True, False, True, False]
+    >>> shares.take(b"another-site")
+    True
     """
 
     def __init__(self, most: int, most_a_network: int) -> None:
         self._most = most
         self._most_a_network = most_a_network
+        self._most_a_site = max(most_a_network, most // 4)
         self.taken = 0
-        self._by_network: Counter[bytes] = Counter()
+        self._taken_by: Counter[bytes] = Counter()
 
     def take(self, network: bytes | None, amount: int = 1) -> bool:
         """Take some; ``False``, and nothing taken, where that is more than there is."""
-        if self.taken + amount > self._most:
+        bounds = self._bounds(network)
+        if self.taken + amount > self._most or any(
+            self._taken_by[name] + amount > most for name, most in bounds.items()
+        ):
             return False
-        if network is not None:
-            if self._by_network[network] + amount > self._most_a_network:
-                return False
-            self._by_network[network] += amount
+        for name in bounds:
+            self._taken_by[name] += amount
         self.taken += amount
         return True
+
+    def _bounds(self, network: bytes | None) -> dict[bytes, int]:
+        """How much may be taken under each name of a network."""
+        if network is None:
+            return {}
+        return {network[:_SITE_BYTES]: self._most_a_site, network: self._most_a_network}
 
     @contextmanager
     def held(self, network: bytes | None, why_not: str) -> Iterator[None]:
@@ -183,10 +198,10 @@ class Shares:
     def give_back(self, network: bytes | None, amount: int = 1) -> None:
         """Give back what was taken."""
         self.taken -= amount
-        if network is not None:
-            self._by_network[network] -= amount
-            if self._by_network[network] <= 0:
-                del self._by_network[network]
+        for name in self._bounds(network):
+            self._taken_by[name] -= amount
+            if self._taken_by[name] <= 0:
+                del self._taken_by[name]
 
 
 class Limits:
