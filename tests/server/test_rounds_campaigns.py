@@ -132,6 +132,37 @@ def test_a_round_closed_by_hand_twice_is_closed_once() -> None:
     assert len(tick(city.campaigns)) == 1
 
 
+def test_a_round_is_closed_by_hand_where_enough_report_while_it_is_looked_at(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    city = City()
+    close = city.store.close_round
+
+    def just_before(*asked: Any, **more: Any) -> bool:
+        monkeypatch.undo()
+        closed = close(*asked, **more)
+        city.report(100)
+        return closed
+
+    monkeypatch.setattr(city.store, "close_round", just_before)
+    assert city.campaigns.close("paris") == 1
+    assert [closing.round for closing in city.store.closings()] == [1]
+
+
+def test_a_campaign_deleted_while_a_round_of_it_is_closed_is_unknown(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    city = City()
+
+    def deleted(campaign: str, *asked: Any, **more: Any) -> bool:
+        assert city.store.delete_campaign(campaign)
+        return False
+
+    monkeypatch.setattr(city.store, "close_round", deleted)
+    with raises_problem("unknown-campaign"):
+        city.campaigns.close("paris")
+
+
 @pytest.mark.parametrize("reports", [0, 1, 99])
 def test_nothing_is_released_below_the_minimum(reports: int) -> None:
     city = City(campaign_settings(round_size=100, round_hours=1.0, mechanism_hours=2.0))

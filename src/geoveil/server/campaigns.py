@@ -389,6 +389,8 @@ class Campaigns:
             if current.closed_at_s is None:
                 if self._record(campaign).state == "ended":
                     raise Problem("campaign-ended", "a campaign that has ended closes no rounds")
+                if current.total >= minimum:  # they have come since, or another round is open
+                    return self.close(campaign)
                 raise Problem(
                     "round-too-small",
                     f"round {current.number} ({number_of(current.total, 'report')}) must have at least "
@@ -418,6 +420,7 @@ class Campaigns:
         if current is None or current.closed_at_s is not None:
             current = self.store.last_round(campaign)
             if current is None:
+                self._record(campaign)  # raises where it was deleted meanwhile
                 raise Problem("campaign-ended", "the campaign ended before it could take reports")
         self._current[campaign] = (now, current)
         return current
