@@ -12,11 +12,10 @@ from geoveil.arrays import BoolArray, IntArray
 from geoveil.campaign.campaign import Campaign
 from geoveil.campaign.simulation import Crowd
 from geoveil.channel.channel import Channel, Tally
-from geoveil.document.canonical import canonical_bytes, strict_json
 from geoveil.engine import part_reports
 from geoveil.engine.engines import Engine
 from geoveil.randomness import seeded_for
-from geoveil.space import MapSpace, Space, space_from_dict
+from geoveil.space import MapSpace, Space
 from geoveil.space.outside import Outside, OutsideCount
 from geoveil.table.locations import Locations, Reading
 from geoveil.table.obfuscation import reports_at
@@ -56,8 +55,7 @@ class RoundWork(part_reports.BatchWork[RoundCrowd]):
 
     def __reduce__(self) -> tuple[Any, ...]:
         mechanisms = [part_reports.Sent(mechanism) for mechanism in self.mechanisms]
-        space = canonical_bytes(self.space.to_dict())
-        return _round_work, (space, self.outside, self.habits, self.turn, mechanisms)
+        return RoundWork, (self.space, self.outside, self.habits, self.turn, mechanisms)
 
     def nothing(self) -> RoundCrowd:
         reports = [np.zeros(law.report_count, dtype=np.int64) for law in self.mechanisms]
@@ -91,12 +89,6 @@ class RoundWork(part_reports.BatchWork[RoundCrowd]):
                     reports = mechanism.sample(cells[who], randomness=source)
                 total.reports[level] += np.bincount(reports, minlength=mechanism.report_count)
         total.cells += np.bincount(cells[reporting], minlength=self.space.size)
-
-
-def _round_work(text: bytes, *arguments: Any) -> RoundWork:
-    space = space_from_dict(strict_json(text))
-    assert isinstance(space, MapSpace)
-    return RoundWork(space, *arguments)
 
 
 @dataclass
