@@ -120,9 +120,7 @@ class Outline(NamedTuple):
         area = 0.0
         for polygon in self.polygons:
             for number, ring in enumerate(polygon):
-                fine = _cut(ring)
-                place = plane.to_plane(lat=np.clip(fine[:, 1], -90.0, 90.0), lng=fine[:, 0])
-                area += abs(area_of(place)) * (1 if number == 0 else -1)
+                area += abs(area_of(_laid(ring, plane))) * (1 if number == 0 else -1)
         return area
 
 
@@ -291,9 +289,7 @@ def _in_plane(polygon: Polygon, plane: TangentPlane, window: _Window) -> Iterato
                 part = _clipped(part, along, float(low[axis]))
                 part = _clipped(part, -along, -float(high[axis]))
             if len(part):
-                fine = _cut(part)
-                place = plane.to_plane(lat=np.clip(fine[:, 1], -90.0, 90.0), lng=fine[:, 0])
-                yield _turned(place, hole=number > 0)
+                yield _turned(_laid(part, plane), hole=number > 0)
 
 
 def _within(ring: FloatArray, around: FloatArray) -> FloatArray:
@@ -318,13 +314,14 @@ def _clipped(ring: FloatArray, along: FloatArray, bound: float) -> FloatArray:
     return both[np.stack((inside, across), axis=1).ravel()]
 
 
-def _cut(ring: FloatArray) -> FloatArray:
-    """The same ring with no edge longer than a tenth of a degree."""
+def _laid(ring: FloatArray, plane: TangentPlane) -> FloatArray:
+    """A ring in the plane, in km, with no edge longer than a tenth of a degree."""
     after = np.roll(ring, -1, axis=0)
     parts = np.maximum(np.ceil(np.abs(after - ring).max(axis=1) / _LONGEST), 1.0).astype(np.int64)
     _check_pieces(int(parts.sum()))
     edge, part = ragged(parts)
-    return ring[edge] + (part / parts[edge])[:, None] * (after - ring)[edge]
+    fine = ring[edge] + (part / parts[edge])[:, None] * (after - ring)[edge]
+    return plane.to_plane(lat=np.clip(fine[:, 1], -90.0, 90.0), lng=fine[:, 0])
 
 
 def _turned(ring: FloatArray, *, hole: bool) -> FloatArray:
