@@ -152,6 +152,19 @@ def distribution(name: str, value: Any, size: int) -> FloatArray:
     return array / total
 
 
+def sums_of_rows(name: str, rows: FloatArray, *, tolerance: float = _SUM_TOLERANCE) -> FloatArray:
+    """The sums of rows that are distributions; refused where one is none."""
+    if not np.isfinite(rows).all() or (rows < 0).any():
+        raise InvalidInput(f"{name} must hold probabilities: finite and not negative")
+    sums = rows.sum(axis=1)
+    worst = int(np.argmax(np.abs(sums - 1)))
+    if abs(sums[worst] - 1) > tolerance:
+        raise InvalidInput(
+            f"{name} row {worst} (sum {sums[worst]:.12g}) must sum to 1; divide it by its sum"
+        )
+    return sums
+
+
 def prior_over(prior: Any, size: int, *, name: str = "prior") -> FloatArray:
     """Where people are, as a distribution over ``size`` cells: amounts such as counts of people are
     divided by their sum; ``None`` is everywhere alike.

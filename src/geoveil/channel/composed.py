@@ -20,6 +20,7 @@ from geoveil.arrays import (
     frozen,
     indices,
     numbers,
+    sums_of_rows,
     uniform,
 )
 from geoveil.channel.certificate import Certificate, check_claim, enumerated
@@ -127,14 +128,7 @@ def _stochastic(matrix: ArrayLike, size: int) -> FloatArray:
         raise InvalidInput(
             f"matrix (shape {array.shape}) must have {size} rows, one per cell, and a column per report"
         )
-    if not np.isfinite(array).all() or (array < 0).any():
-        raise InvalidInput("matrix must hold probabilities: finite and not negative")
-    sums = array.sum(axis=1)
-    worst = int(np.argmax(np.abs(sums - 1)))
-    if abs(sums[worst] - 1) > 1e-9:
-        raise InvalidInput(
-            f"matrix row {worst} (sum {sums[worst]:.12g}) must sum to 1; divide it by its sum"
-        )
+    sums_of_rows("matrix", array, tolerance=1e-9)
     return array
 
 

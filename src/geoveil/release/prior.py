@@ -19,13 +19,12 @@ from geoveil.arrays import (
     count,
     frozen,
     numbers,
+    sums_of_rows,
     without_gaps,
 )
 from geoveil.errors import InvalidInput, TooLarge
 from geoveil.measure import entropy_bits
 from geoveil.release import counts as counting
-
-_SUM_TOLERANCE = 1e-6
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,8 +52,6 @@ class Prior:
                 "GeometricRelease takes more"
             )
         values = numbers("prior", by_position("prior", prior), "rows of numbers, all of one length")
-        if not np.isfinite(values).all() or (values < 0).any():
-            raise InvalidInput("prior must hold probabilities: finite and not negative")
         if values.ndim == 2 and values.shape[0] == 1:
             values = values[0]
         if values.ndim not in (1, 2) or values.shape[-1] == 0:
@@ -66,13 +63,7 @@ class Prior:
                 f"prior ({values.shape[0]} rows) must have one row, or {people}, one per person"
             )
         rows = np.atleast_2d(values)
-        sums = rows.sum(axis=1)
-        worst = int(np.argmax(np.abs(sums - 1)))
-        if abs(sums[worst] - 1) > _SUM_TOLERANCE:
-            raise InvalidInput(
-                f"prior row {worst} (sum {sums[worst]:.9g}) must sum to 1; divide it by its sum"
-            )
-        rows = rows / sums[:, None]
+        rows = rows / sums_of_rows("prior", rows)[:, None]
         return cls._of_rows(rows if values.ndim == 2 else np.repeat(rows, people, axis=0))
 
     @classmethod
