@@ -409,7 +409,7 @@ class Store(ABC):
         one would count again: a ``now_s`` some minutes back spares those still on their way.
         """
         dropped = 0
-        for (campaign_key,) in self._read(sql.OVER, now_s=now_s):
+        for (campaign_key,) in dict.fromkeys(self._read(sql.OVER, now_s=now_s)):
             after: bytes | None = b""
             while after is not None:
                 with self.writing() as run:
