@@ -107,7 +107,8 @@ def test_seconds_since_1970_are_times(tmp_path: Path, written_as: str) -> None:
 
 @pytest.mark.parametrize("ending", ["geojson", "parquet"])
 def test_any_column_and_every_format(tmp_path: Path, ending: str) -> None:
-    path, mechanism = written(tmp_path, TIMES, ["early"] * 300 + ["late"] * 200)
+    shifts = ["early"] * 200 + [" early "] * 100 + ["late\t"] * 200  # blanks make no other slot
+    path, mechanism = written(tmp_path, TIMES, shifts)
     output = tmp_path / f"shifts.{ending}"
     result = by(path, mechanism, output, "--by", "shift")
     assert result.exit_code == 0, result.output

@@ -292,7 +292,8 @@ class SlotColumn:
         if not is_said(value):
             return None
         if self.by not in _HOURS:
-            return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
+            text = value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
+            return text.strip()
         at = time_of(value)
         if at is not None and self.zone is not None and at.tzinfo is not None:
             try:
