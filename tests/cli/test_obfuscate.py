@@ -309,7 +309,10 @@ def test_the_exact_table_can_be_asked_for(checkins: Path) -> None:
         ([*PROMISE, "--cell-km", "0.00001"], "must have at most"),
         ([*PROMISE, "--lat", "north"], "no column named 'north': it has who, lat, lon"),
         ([*PROMISE, "--keep", "name"], "no column named 'name'"),
-        ([*PROMISE, "--delimiter", ";"], "seems to part its fields by|no column"),
+        (
+            [*PROMISE, "--delimiter", ";"],
+            "seems to part its fields by ',', not ';'; give --delimiter ','",
+        ),
         ([*PROMISE, "--delimiter", "ab"], "delimiter"),
         ([*PROMISE, "--box", "10,10,11,11", "--outside", "raise"], "number 1 does not"),
         (

@@ -191,7 +191,7 @@ class DelimitedReader(reader.TableReader):
 
 def check_delimiter(columns: Sequence[str], delimiter: str, name: str) -> None:
     """Refuse a header that was not parted, where it shows which mark would have parted it."""
-    others = [mark for mark in ";\t|" if mark in columns[0] and mark != delimiter]
+    others = [mark for mark in ";\t|," if mark in columns[0] and mark != delimiter]
     if len(columns) == 1 and others:
         # in the quotes that a shell needs
         mark = "tab" if others[0] == "\t" else repr(others[0])
