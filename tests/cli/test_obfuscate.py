@@ -320,7 +320,7 @@ def test_the_exact_table_can_be_asked_for(checkins: Path) -> None:
             "all 1,000 lie outside; are 'lat' and 'lon' the right",
         ),
         ([*PROMISE, "--box", "10,10,11,11", "--outside", "clamp"], "all 1,000 lie outside"),
-        ([*PROMISE, "--box", "2.2,48.8,2.4,48.9"], "swapped: .* the box as south,west,north,east"),
+        ([*PROMISE, "--box", "2.2,48.8,2.4,48.9"], "swapped: .* --box as south,west,north,east"),
         ([*PROMISE, "--lat", "who"], "are 'who' and 'lon' the right columns"),
         ([*PROMISE, "--per-person", "1"], "--per-person and --limit-by must come with --person"),
         ([*PROMISE, "--person", "who", "--limit-by", "cap"], "must come with --per-person N"),
@@ -336,6 +336,16 @@ def test_wrong_options(checkins: Path, options: list[str], problem: str) -> None
     assert len(lines) == 1, result.stderr
     assert re.search(problem, lines[0]), lines[0]
     assert names(checkins.parent) == ["checkins.csv"]
+
+
+def test_city_limits_with_the_latitude_first_are_named(checkins: Path, tmp_path: Path) -> None:
+    limits = tmp_path / "limits.geojson"
+    ring = [[48.8, 2.2], [48.9, 2.2], [48.9, 2.4], [48.8, 2.4], [48.8, 2.2]]
+    limits.write_text(json.dumps({"type": "Polygon", "coordinates": [ring]}))
+    promise = ["--mechanism", "exponential", *PROMISE[2:], "--within", limits]
+    result = obfuscate(checkins, "-o", tmp_path / "noisy.csv", *promise)
+    assert "swapped: use --lat lon --lng lat, or write" in result.stderr
+    assert "--within with the longitude first" in result.stderr
 
 
 @pytest.mark.parametrize("bad_rows", ["raise", "drop"])

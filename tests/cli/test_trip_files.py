@@ -191,7 +191,7 @@ def test_a_trip_with_one_end_outside_is_left_out_and_counted_or_kept(trips: Path
         assert told["outside_dropped" if rule == "drop" else "outside_clamped"] == 1
         assert "1 of 61 trips (1.64 %) has an end outside the map" in result.stderr
     refused = run(*arguments, "--outside", "raise")
-    assert "every trip must lie in the box; number 61 does not" in refused.stderr
+    assert "every trip must lie on the map; number 61 does not" in refused.stderr
 
 
 def test_a_trip_with_only_one_end_known_is_named_or_dropped(trips: Path) -> None:

@@ -160,8 +160,8 @@ class OutsideCount:
             number = self.places + int(np.flatnonzero(~inside)[0]) + 1
             one = self.what.removesuffix("s")
             raise OutsideSpace(
-                f"every {one} must lie in the box; number {number} does not; "
-                f"widen the box, or let such {self.what} be clamped or dropped"
+                f"every {one} must lie on the map; number {number} does not; "
+                f"choose a larger map, or let such {self.what} be clamped or dropped"
             )
         if missing and not self.hint:
             self.hint = hint()

@@ -323,7 +323,8 @@ class LocationTable:
             )
         advice = outside.hint  # what may be wrong with places that all lie outside, or many of them
         if advice == SWAPPED:
-            advice = f"{advice}: {self._swap}, or write the box as south,west,north,east"
+            order = "--box as south,west,north,east, --within with the longitude first"
+            advice = f"{advice}: {self._swap}, or write {order}"
         outside.check(self.name, advice or f"{self._columns}, and is it the right map?")
         tell_bad_rows(self.name, self.bad, self.read)
 
