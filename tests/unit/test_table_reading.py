@@ -275,6 +275,49 @@ def test_true_coordinates_cannot_be_kept(tmp_path: Path) -> None:
         read(path, keep=["lat"])
 
 
+WRITTEN = {
+    "text": "POINT (2.3522 48.8566)",
+    "with a system": "SRID=4326;point z(2.3522 48.8566 35)",
+    "area": "MULTIPOLYGON (((2.3 48.8, 2.4 48.8, 2.4 48.9, 2.3 48.8)))",
+    "geojson": '{"type": "Point", "coordinates": [2.3522, 48.8566]}',
+    "binary": struct.pack("<BIdd", 1, 1, 2.3522, 48.8566),
+    "binary, large end first": struct.pack(">BIdd", 0, 1, 2.3522, 48.8566),
+    "digits": struct.pack("<BIdd", 1, 1, 2.3522, 48.8566).hex(),
+    "digits of a database": struct.pack("<BIIdd", 1, 1 | 1 << 29, 4326, 2.3522, 48.8566)
+    .hex()
+    .upper(),
+}
+"""Geometry that no metadata says is one."""
+WORDS = [
+    "",
+    "point (3 of 5)",
+    "Polygon Street 4",
+    '{"coordinates": "none"}',
+    "0" * 64,
+    "0101000020",
+]
+
+
+@pytest.mark.parametrize("entry", WRITTEN.values(), ids=WRITTEN)
+@pytest.mark.parametrize("kind", [pa.binary(), pa.string(), pa.dictionary(pa.int8(), pa.string())])
+def test_geometry_in_a_column_of_texts_cannot_be_kept(
+    tmp_path: Path, entry: str | bytes, kind: pa.DataType
+) -> None:
+    if isinstance(entry, bytes) and kind != pa.binary():
+        return
+    table = {"lat": [1.0, 2.0], "lng": [2.0, 1.0], "home": pa.array([None, entry]).cast(kind)}
+    pq.write_table(pa.table(table), tmp_path / "a.parquet")
+    with pytest.raises(InvalidInput, match=r"\(home\) must not be the true coordinates") as caught:
+        read(tmp_path / "a.parquet", keep=["home"])
+    assert "8566" not in str(caught.value)
+
+
+def test_words_like_those_of_geometry_are_kept(tmp_path: Path) -> None:
+    table: dict[str, Any] = {"lat": [1.0] * len(WORDS), "lng": [2.0] * len(WORDS), "note": WORDS}
+    pq.write_table(pa.table(table), tmp_path / "a.parquet")
+    assert read(tmp_path / "a.parquet", keep=["note"])[2][0]["note"] == WORDS[0]
+
+
 @pytest.mark.parametrize("columns", [{}, {"lat": "a", "lng": "b"}])
 @pytest.mark.parametrize("keep", ["geometry", "home", "arrow"])
 def test_geometry_of_a_parquet_file_cannot_be_kept(

@@ -389,6 +389,14 @@ def test_geometry_cannot_be_kept() -> None:
         pd.DataFrame(columns),
         pd.DataFrame(columns | {"geom": [None, *list(series)[1:]]}, dtype=object),
         columns,
+        pd.DataFrame(columns | {"geom": [np.nan, *series.to_wkt()[1:]]}),
+        pd.DataFrame(columns | {"geom": pd.Categorical(series.to_wkt())}),
+        columns | {"geom": series.to_wkb(hex=True).to_numpy()},
+        columns | {"geom": list(series.to_wkb())},
+        columns | {"geom": [{"type": "Point", "coordinates": [2.35, 48.85]}] * len(LAT)},
+        pa.table({"lat": LAT, "lon": LNG, "geom": list(series.to_wkt())}),
+        pa.table({"lat": LAT, "lon": LNG, "geom": [{"coordinates": [2.35, 48.85]}] * len(LAT)}),
+        pa.table({"lat": LAT, "lon": LNG, "geom": pa.array(series.to_wkt()).dictionary_encode()}),
     ]
     for frame in frames:
         for lat, lng in ((None, None), ("lat", "lon")):

@@ -18,6 +18,15 @@ if TYPE_CHECKING:
 _NUMBER = r"^[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?$"
 _DECIMAL_COMMA = r"^([-+]?[0-9]+),([0-9]+)$"
 
+_GEOMETRY = (
+    r"(?is)^(\s*(SRID=\d+;\s*)?(MULTI|GEOMETRY)?(POINT|LINESTRING|POLYGON|COLLECTION)[\sZM]*\([\s(A-Z]*"
+    r"[-+]?[.\d][-+.\dE]*\s+[-+.\d]"  # well-known text with two numbers
+    r"|\s*\{.*[\"']coordinates[\"']\s*:\s*[\[(]"  # GeoJSON
+    r"|(\x01[\x01-\x07]\x00\x00|\x00[\x00\x20-\xE0]\x00\x00[\x01-\x07])"  # well-known binary
+    r"|(010[1-7]0000|00[\dA-F]{2}00000[1-7])[\dA-F]{32,}$)"  # its digits
+)
+_is_geometry = re.compile(_GEOMETRY).match
+
 # --- From NumPy and back, by their bytes: pyarrow's own ways (pa.array, to_numpy) import
 # pandas where that is installed, to ask whether values are its own: tenths of a second of a short command.
 
@@ -102,6 +111,30 @@ def numbers(values: pa.Array, *, degrees: bool = False) -> FloatArray:
 def is_text(kind: pa.DataType) -> bool:
     """Whether a column of this type holds texts, or the bytes of texts."""
     return "string" in str(kind) or str(kind) in ("binary", "large_binary", "binary_view")
+
+
+def is_geometry(entry: Any) -> bool:
+    """Whether an entry is geometry, as an object, in GeoJSON or as well-known text or binary.
+
+    >>> is_geometry("POINT (2.35 48.85)"), is_geometry("point (3 of 5)")
+    (True, False)
+    """
+    text = entry.decode("latin-1") if isinstance(entry, bytes) else str(entry)
+    return _is_geometry(text) is not None
+
+
+def holds_geometry(column: pa.Array) -> bool:
+    """Whether any text of a column, or the bytes of any, is geometry."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    texts = column.dictionary if pa.types.is_dictionary(column.type) else column
+    if pa.types.is_nested(texts.type):
+        return "coordinates: " in str(texts.type)
+    if not is_text(texts.type):
+        return False
+    found = pc.match_substring_regex(texts.cast(pa.large_binary()), _GEOMETRY)
+    return bool(pc.any(found).as_py())
 
 
 def without_views(column: Any) -> Any:

@@ -15,7 +15,7 @@ from geoveil.arrays import BoolArray, FloatArray, IntArray, instance
 from geoveil.errors import InvalidFile, InvalidInput, number_of
 from geoveil.space.box import Box
 from geoveil.space.outside import SWAPPED, OutsideCount, no_degrees, on_earth
-from geoveil.table.columns import arrow_numbers, entries, is_said, numbers
+from geoveil.table.columns import arrow_numbers, entries, holds_geometry, is_said, numbers
 from geoveil.table.reader import GEOMETRY, Source, TableReader, open_table
 
 if TYPE_CHECKING:
@@ -278,15 +278,18 @@ class LocationTable:
         self.keep = [check_column(reader.columns, name, self.name) for name in dict.fromkeys(keep)]
         self._person = person and check_column(reader.columns, person, self.name)
         self._advice = ""
-        true = {self._lat, self._lng, *self._to, *reader.geometries}.intersection(self.keep)
-        if true:
-            raise InvalidInput(
-                f"columns to keep ({', '.join(sorted(true))}) must not be the true coordinates; "
-                "leave them out"
-            )
+        self._check_kept({self._lat, self._lng, *self._to, *reader.geometries})
         self._drop = reading.bad_rows == "drop"
         self._bad = 0
         self._rows = 0
+
+    def _check_kept(self, true: set[str]) -> None:
+        """Refuse to keep any of these columns."""
+        if wrong := true.intersection(self.keep):
+            raise InvalidInput(
+                f"columns to keep ({', '.join(sorted(wrong))}) must not be the true coordinates; "
+                "leave them out"
+            )
 
     @property
     def bad(self) -> int:
@@ -344,6 +347,7 @@ class LocationTable:
     def _check(self, batch: pa.RecordBatch) -> Locations:
         columns = self._lat, self._lng, *self._to
         lat, lng, *ends = (numbers(batch.column(name), degrees=True) for name in columns)
+        self._check_kept({name for name in self.keep if holds_geometry(batch.column(name))})
         others, persons, named = batch.select(self.keep), None, np.ones(lat.size, dtype=np.bool_)
         if self._person is not None:
             names, which = persons = entries(batch.column(self._person), self.name)

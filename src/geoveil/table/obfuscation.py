@@ -22,7 +22,7 @@ from geoveil.randomness import SYSTEM, Randomness, seeded, seeded_for
 from geoveil.space.outside import Outside, OutsideCount, check_outside
 from geoveil.space.projection import coordinates, either_longitude
 from geoveil.space.space import MapSpace
-from geoveil.table.columns import arrow_numbers, is_said, without_views
+from geoveil.table.columns import arrow_numbers, holds_geometry, is_geometry, is_said, without_views
 from geoveil.table.locations import LocationTable, check_column, coordinate_columns
 from geoveil.table.persons import Draw, LimitBy, PersonLimit, Reporting, Rows, Spend
 from geoveil.table.reports import ReportPlaces
@@ -314,14 +314,15 @@ def _geometries(frame: Any, names: Sequence[str]) -> list[str]:
     if _is(frame, "pyarrow", "Table"):
         from geoveil.table.indexed import geometry_columns  # needs pyarrow, which is here then
 
-        return geometry_columns(frame.schema, "the table")
+        texts = [name for name in names if any(map(holds_geometry, frame.column(name).chunks))]
+        return [*geometry_columns(frame.schema, "the table"), *texts]
 
-    def is_geometry(values: Any) -> bool:
-        first = next((value for value in values if value is not None), None)
+    def geometry(values: Any) -> bool:
         typed = str(getattr(values, "dtype", "")) == "geometry"
-        return typed or hasattr(first, "__geo_interface__")
+        kind = getattr(getattr(values, "dtype", None), "kind", "O")
+        return typed or (kind not in "biufcmM" and any(map(is_geometry, values)))
 
-    return [name for name in names if is_geometry(frame[name])]
+    return [name for name in names if geometry(frame[name])]
 
 
 def _like(frame: Any, reports: Columns, rows: IntArray, names: Sequence[str]) -> Any:
