@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -30,6 +32,17 @@ from geoveil.verify.alarm import (
 GRID = Grid(rows=6, columns=6, cell_km=0.5)
 UPDATE = IterativeBayesianUpdate()
 QUICK = PoisoningAlarm(replicates=49)
+
+
+@pytest.mark.parametrize("groups", [[], None, "ab", [1, 2], [(1, 2, 3)]])
+def test_groups_are_pairs_and_at_least_one(groups: Any) -> None:
+    with pytest.raises(InvalidInput, match="groups must be pairs of tallies and their estimate"):
+        QUICK.check_groups(groups)
+
+
+def test_no_replicates_tell_the_rarest_of_false_alarms() -> None:
+    with pytest.raises(InvalidInput, match=r"replicates .* must be at least"):
+        PoisoningAlarm(false_alarm=5e-324)
 
 
 def town() -> np.ndarray:

@@ -103,6 +103,9 @@ def test_exact_fractions_are_numbers_too() -> None:
         type(gv.Campaign(CITY, epsilon_per_km=1.0, camouflage=Fraction(1, 2)).rule.camouflage)
         is float
     )
+    estimate = gv.IterativeBayesianUpdate().fit(MECHANISM.tally([0, 0, 1]))
+    low, high = estimate.interval(Fraction(19, 20))
+    assert np.array_equal([low, high], estimate.interval(0.95))
     settings: Any = {"epsilon_per_km": 1.0, "spanner": Decimal("1.5")}
     assert gv.optimal_mechanism(gv.Line(3), [1.0] * 3, **settings).matrix().shape == (3, 3)
 

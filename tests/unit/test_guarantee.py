@@ -54,6 +54,31 @@ def test_losses_at_distances(guarantee: gv.Guarantee, losses: list[float]) -> No
     assert guarantee.level_within(1.0) == losses[2]
 
 
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (PER_KM, LOCAL),
+        (PER_KM, gv.BetweenPositions(1.0, 0.1)),
+        (gv.BetweenPositions(1.0, 0.1), PER_KM),
+        (
+            gv.WithinRadius(2.0, 0.5),
+            NEAR,
+        ),  # the sum would promise something from one to two kilometres
+        (LOCAL, 1.0),
+    ],
+)
+def test_only_guarantees_of_one_kind_make_one_of_that_kind(
+    one: gv.BetweenPositions, other: gv.BetweenPositions
+) -> None:
+    with pytest.raises(InvalidInput, match="must be of the same kind"):
+        one.plus(other)
+
+
+def test_a_general_promise_of_endless_reports_is_refused() -> None:
+    with pytest.raises(InvalidInput, match=r"reports \(1000000000000\) must be at most 65536"):
+        SQUARE * 10**12
+
+
 def test_sums_of_one_kind_stay_that_kind() -> None:
     assert PER_KM + PER_KM == 2 * PER_KM == gv.GeoIndistinguishability(4.0)
     assert LOCAL + LOCAL == LOCAL * 2 == gv.LocalDifferentialPrivacy(2.0)

@@ -191,3 +191,16 @@ def test_mechanisms_that_need_a_whole_grid_say_so() -> None:
     assert gv.certify(gv.Exponential(CITY, epsilon_per_km=1.0)).holds
     cells = gv.elastic(CITY, epsilon_per_km=1.0, between="cells")
     assert "wherever they stand in their cells" in cells.explain(0.2)
+
+
+@pytest.mark.parametrize("grid", [None, (2, 3), gv.Line(6), gv.Grid])
+def test_only_a_grid_can_be_masked(grid: Any) -> None:
+    with pytest.raises(InvalidInput, match=r"grid .* must be a Grid"):
+        MaskedGrid(grid, [True] * 6)
+
+
+@pytest.mark.parametrize("name", [None, 7, ["name"]])
+def test_areas_are_named_by_a_property(name: Any) -> None:
+    area = {"type": "Polygon", "coordinates": [OUTER]}
+    with pytest.raises(InvalidInput, match=r"name .* must be the name of a property"):
+        read_outlines(area, name=name)

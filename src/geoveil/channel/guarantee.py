@@ -20,6 +20,7 @@ from geoveil.arrays import FloatArray, able, count, finite, instance, lengths, p
 from geoveil.channel import words
 from geoveil.errors import InvalidInput, Unsupported
 
+_MOST_PARTS = 1 << 16
 _TRIED_KM = tuple(np.geomspace(1e-3, 1e4, 4001))
 """Where a general ℓ is looked at."""
 A_GUARANTEE = "a guarantee, such as gv.PerKilometre(1.0)"
@@ -102,7 +103,7 @@ class Guarantee(ABC):
         return total if len(total.parts) > 1 else total.parts[0]
 
     def __mul__(self, reports: int) -> Guarantee:
-        number = count("reports", reports)
+        number = count("reports", reports, most=_MOST_PARTS)
         return self if number == 1 else SumOfGuarantees((self,) * number)
 
     def __rmul__(self, reports: int) -> Guarantee:
@@ -145,7 +146,11 @@ class _WithEpsilon(Guarantee):
         return self._with(self.exact * count("reports", reports))
 
     def plus(self, other: Self) -> Self:
-        """The sum with one of the same kind."""
+        """The sum with one of the same kind; ``+`` adds any two."""
+        if type(other) is not type(self) or other._kind() != self._kind():
+            raise InvalidInput(
+                f"other ({other!r}) must be of the same kind as {self!r}; add them by +"
+            )
         return self._with(self.exact + other.exact)
 
     def _with(self, exact: Fraction) -> Self:
@@ -238,8 +243,8 @@ class BetweenPositions(GeoIndistinguishability):
         return super().__mul__(reports)._slackened(as_written(self.slack) * reports)
 
     def plus(self, other: Self) -> Self:
-        slack = as_written(self.slack) + as_written(other.slack)
-        return super().plus(other)._slackened(slack)
+        total = super().plus(other)
+        return total._slackened(as_written(self.slack) + as_written(other.slack))
 
     @classmethod
     def exactly(cls, epsilon_per_km: Fraction, slack: Fraction = Fraction(0)) -> BetweenPositions:

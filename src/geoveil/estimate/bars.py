@@ -62,7 +62,8 @@ class ErrorBars(ABC):
         """Low and high ends of the interval of every cell or combination, among its possible values."""
         least, most = self._possible(combinations)
         centre = combined(self.centre, combinations)
-        quantile = self._quantile(arrays.part("level", level))
+        level = arrays.part("level", level)
+        quantile = self._quantile(level)
         reach = quantile * self.standard_error(combinations)
         low, high = np.minimum(centre, most) - reach, np.maximum(centre, least) + reach
         expected = combined(self.distribution, combinations) + reach

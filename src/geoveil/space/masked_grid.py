@@ -9,7 +9,16 @@ from typing import Any
 
 import numpy as np
 
-from geoveil.arrays import ArrayLike, BoolArray, FloatArray, IntArray, by_position, frozen, indices
+from geoveil.arrays import (
+    ArrayLike,
+    BoolArray,
+    FloatArray,
+    IntArray,
+    by_position,
+    frozen,
+    indices,
+    instance,
+)
 from geoveil.errors import InvalidFile, InvalidInput
 from geoveil.space.box import Box
 from geoveil.space.grid import Grid
@@ -39,6 +48,7 @@ class MaskedGrid(MapSpace):
     """
 
     def __init__(self, grid: Grid, mask: ArrayLike) -> None:
+        instance("grid", grid, Grid, "a Grid")
         flags = np.asarray(by_position("mask", mask))
         if flags.dtype != np.bool_ or flags.size != grid.size:
             raise InvalidInput(f"mask must be {grid.size} times true or false, one per cell")

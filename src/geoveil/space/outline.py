@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from geoveil.arrays import ArrayLike, BoolArray, FloatArray, IntArray, ragged
+from geoveil.arrays import ArrayLike, BoolArray, FloatArray, IntArray, instance, ragged
 from geoveil.errors import InvalidFile, InvalidInput, TooLarge, number_of
 from geoveil.space.box import Box
 from geoveil.space.grid import Grid
@@ -131,6 +131,7 @@ def read_outlines(source: Any, *, name: str = "name") -> list[Outline]:
     geometries and GeoDataFrames are such things, a GeoDataFrame in any reference system. Features without
     a shape are left out, with a warning.
     """
+    instance("name", name, str, "the name of a property, as text")
     document = _document(source)
     outlines: list[Outline] = []
     shapeless: list[str] = []

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -251,7 +252,7 @@ class PoisoningAlarm:
     @property
     def _least(self) -> int:
         """The fewest replicates that can tell false alarms as rare as they must be."""
-        return math.ceil(1 / self.false_alarm - 1e-9) - 1
+        return math.ceil(min(1 / self.false_alarm, 2.0**53) - 1e-9) - 1
 
     @one_blas_thread()
     def check(self, tallies: Tally | Iterable[Tally], estimate: Estimate) -> AlarmResult:
@@ -263,7 +264,12 @@ class PoisoningAlarm:
         self, groups: Iterable[tuple[Tally | Iterable[Tally], Estimate]]
     ) -> AlarmResult:
         """The same for several groups of people, each with its own map; one error rate for all of them."""
-        parts = [(Observations(tallies), estimate) for tallies, estimate in groups]
+        pairs: list[tuple[Tally | Iterable[Tally], Estimate]] = []
+        with suppress(TypeError, ValueError):  # then they are none
+            pairs = [(tallies, estimate) for tallies, estimate in groups]
+        if not pairs:
+            raise InvalidInput("groups must be pairs of tallies and their estimate, one or more")
+        parts = [(Observations(tallies), estimate) for tallies, estimate in pairs]
         check_comparable(tally for observations, _ in parts for tally in observations.tallies)
         crowds = [_Crowd.of(observations, estimate) for observations, estimate in parts]
         result = self._compared(crowds)
