@@ -277,6 +277,11 @@ def test_a_failing_generator_is_no_finding(monkeypatch: pytest.MonkeyPatch) -> N
         audit(gv.RandomizedResponse(gv.Line(3), epsilon=1.0))
 
 
+def test_a_machine_without_memory_is_no_finding() -> None:
+    with pytest.raises(MemoryError):
+        audit(gv.RandomizedResponse(gv.Line(3), epsilon=1.0), draws=2**53)
+
+
 # -- what it says ----------------------------------------------------------------------------------
 
 

@@ -156,7 +156,7 @@ class _Audit:
         try:
             with np.errstate(all="ignore"):
                 self.findings.extend(check(*arguments))
-        except RandomnessFailed:
+        except (RandomnessFailed, MemoryError):  # this machine's, not the channel's
             raise
         except Fault as fault:
             self.findings.append(str(fault))
