@@ -316,6 +316,9 @@ def test_words_like_those_of_geometry_are_kept(tmp_path: Path) -> None:
     table: dict[str, Any] = {"lat": [1.0] * len(WORDS), "lng": [2.0] * len(WORDS), "note": WORDS}
     pq.write_table(pa.table(table), tmp_path / "a.parquet")
     assert read(tmp_path / "a.parquet", keep=["note"])[2][0]["note"] == WORDS[0]
+    table["note"] = [struct.pack("<q", 257)] * len(WORDS)  # numbers begin as geometry does
+    pq.write_table(pa.table(table), tmp_path / "a.parquet")
+    assert read(tmp_path / "a.parquet", keep=["note"])[2][0]["note"] == table["note"][0]
 
 
 @pytest.mark.parametrize("columns", [{}, {"lat": "a", "lng": "b"}])

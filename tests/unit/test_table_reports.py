@@ -394,6 +394,7 @@ def test_geometry_cannot_be_kept() -> None:
         columns | {"geom": series.to_wkb(hex=True).to_numpy()},
         columns | {"geom": list(series.to_wkb())},
         columns | {"geom": [{"type": "Point", "coordinates": [2.35, 48.85]}] * len(LAT)},
+        columns | {"geom": [SimpleNamespace(__geo_interface__=0)] * len(LAT)},
         pa.table({"lat": LAT, "lon": LNG, "geom": list(series.to_wkt())}),
         pa.table({"lat": LAT, "lon": LNG, "geom": [{"coordinates": [2.35, 48.85]}] * len(LAT)}),
         pa.table({"lat": LAT, "lon": LNG, "geom": pa.array(series.to_wkt()).dictionary_encode()}),

@@ -22,7 +22,7 @@ _GEOMETRY = (
     r"(?is)^(\s*(SRID=\d+;\s*)?(MULTI|GEOMETRY)?(POINT|LINESTRING|POLYGON|COLLECTION)[\sZM]*\([\s(A-Z]*"
     r"[-+]?[.\d][-+.\dE]*\s+[-+.\d]"  # well-known text with two numbers
     r"|\s*\{.*[\"']coordinates[\"']\s*:\s*[\[(]"  # GeoJSON
-    r"|(\x01[\x01-\x07]\x00\x00|\x00[\x00\x20-\xE0]\x00\x00[\x01-\x07])"  # well-known binary
+    r"|(\x01[\x01-\x07]\x00\x00|\x00[\x00\x20-\xE0]\x00\x00[\x01-\x07]).{16}"  # well-known binary
     r"|(010[1-7]0000|00[\dA-F]{2}00000[1-7])[\dA-F]{32,}$)"  # its digits
 )
 _is_geometry = re.compile(_GEOMETRY).match
@@ -120,7 +120,7 @@ def is_geometry(entry: Any) -> bool:
     (True, False)
     """
     text = entry.decode("latin-1") if isinstance(entry, bytes) else str(entry)
-    return _is_geometry(text) is not None
+    return hasattr(entry, "__geo_interface__") or _is_geometry(text) is not None
 
 
 def holds_geometry(column: pa.Array) -> bool:
