@@ -89,6 +89,14 @@ def test_a_device_fetches_its_ticket_and_sends_it(signer: Signer, path: Path) ->
     assert len(signer.blinded) == len(signer.tickets) == 1
 
 
+def test_what_would_be_sent_names_invitation_and_ticket(signer: Signer, path: Path) -> None:
+    words = "the invitation is sent before the report, and with the report the ticket"
+    assert words not in device(signer, path).explain()
+    assert words in invited(signer, path).explain()
+    invited(signer, path).accept()
+    assert words in device(signer, path).explain()  # the ticket is here, and goes with the report
+
+
 def test_no_location_is_read_where_the_invitation_gives_no_ticket(
     signer: Signer, path: Path
 ) -> None:

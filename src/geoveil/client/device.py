@@ -38,6 +38,10 @@ _AGAIN = {
     "day": "Every day with a report is charged anew.",
     "round": "Every round with a report is charged anew.",
 }
+_OF_INVITATIONS = (
+    " Beside that the invitation is sent before the report, and with the report the ticket that it was "
+    "exchanged for: neither shows which the other was."
+)
 _BETWEEN_CELLS = (
     " Some reports were made under an earlier version, whose promise was between cells only: for those "
     "the sentence is about the cells that people stood in."
@@ -248,13 +252,16 @@ class Device:
             return self._nothing_more(earlier, spent)
         self.ledger.check(current, self.limits, now_s)
         cost, many = current.promise, ""
+        asked = self._invitation or self.ledger.ticket(self.address.name)
+        invited = _OF_INVITATIONS if asked and self.again == "never" else ""
         if self.again != "never":
             # what many reports tell together about somebody who moves a little
             together = explain_nearby(cost * MANY, NEARBY_KM, AROUND_KM, reports=MANY)
             many = f" {MANY} such reports cost {(cost * MANY).amount()} together. {together}"
         return (
             f"Round {document.round} of the campaign {document.campaign} at {self.address.origin}: "
-            f"{in_words(document, self._collector.slot(document, now_s))} This report costs {cost.amount()}; "
+            f"{in_words(document, self._collector.slot(document, now_s))}{invited} "
+            f"This report costs {cost.amount()}; "
             f"{self.limits.left_in_words(spent)}. {self._operator(spent, cost)} "
             f"{_AGAIN[self.again]}{many}{_AHEAD if spent.ahead else ''}"
         )
