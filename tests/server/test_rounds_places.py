@@ -256,6 +256,8 @@ def test_points_are_read_in_their_order() -> None:
             {"type": "Feature", "geometry": {"type": "MultiPoint", "coordinates": [HERE, THERE]}}]}).encode(),
          "all with a shape"),
         (json.dumps({"type": "MultiPoint", "coordinates": []}).encode(), "at least 2"),
+        (json.dumps({"type": "GeometryCollection", "geometries": [POLYGON] * 201}).encode(),
+         "at most 200 areas; merge some into a MultiPolygon"),
     ],
 )  # fmt: skip
 def test_points_that_cannot_be_read(body: bytes, words: str) -> None:

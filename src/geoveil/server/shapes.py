@@ -188,7 +188,8 @@ def read_regions(body: bytes) -> list[Outline]:
     shapes = read_shapes(body, every=True)
     regions = [_region(shape, number) for number, shape in enumerate(shapes, start=1)]
     if len(regions) > MOST_REGIONS:
-        raise _invalid(f"there must be at most {MOST_REGIONS} regions; ask in several requests")
+        several = "merge some into a MultiPolygon, or ask about regions in several requests"
+        raise _invalid(f"there must be at most {MOST_REGIONS} areas; {several}")
     return regions
 
 
