@@ -494,7 +494,7 @@ class Campaigns:
         if round_documents.lacks_area(waits, self.settings(record.id)):
             sentence = "this campaign waits for the city limits that its operator draws"
         else:
-            sentence = "the mechanism of this campaign is being made, which takes a minute or more"
+            sentence = "the mechanism of this campaign is being made, which may take minutes"
         raise Problem("campaign-preparing", f"{sentence}; try again later")
 
 

@@ -55,7 +55,7 @@ export const say = texts(
     noMap: "There is no map: the campaign has ended, and its last round had too few reports.",
     mapFailed: "There is no map: the campaign has ended, and every attempt at its estimate failed.",
     preparing:
-      "The mechanism of these many cells is being made, which takes a minute or more. Reports can come when it is ready; this page says so by itself.",
+      "The mechanism of these many cells is being made, which may take minutes. Reports can come when it is ready; this page says so by itself.",
     needsArea: (address: string) =>
       `The box has more cells than a mechanism is made for. Its mechanism is made when it has city limits that leave at most 65,536 of them: send them to ${address} (PUT, GeoJSON), or delete this campaign and give them in the form of another.`,
     notPrepared: "The campaign could not be prepared and has ended:",
@@ -193,7 +193,7 @@ export const say = texts(
     noMap: "Es gibt keine Karte: Die Kampagne ist beendet, und ihre letzte Runde hatte zu wenige Meldungen.",
     mapFailed: "Es gibt keine Karte: Die Kampagne ist beendet, und jeder Versuch ihrer Schätzung schlug fehl.",
     preparing:
-      "Der Mechanismus für so viele Zellen wird gemacht, das dauert eine Minute oder länger. Sobald er fertig ist, können Meldungen kommen; diese Seite sagt es von selbst.",
+      "Der Mechanismus für so viele Zellen wird gemacht, das kann Minuten dauern. Sobald er fertig ist, können Meldungen kommen; diese Seite sagt es von selbst.",
     needsArea: (address: string) =>
       `Der Rahmen hat mehr Zellen, als ein Mechanismus haben kann. Der Mechanismus wird gemacht, sobald Grenzen höchstens 65.536 davon übrig lassen: Senden Sie sie an ${address} (PUT, GeoJSON), oder löschen Sie diese Kampagne und geben Sie sie im Formular einer anderen an.`,
     notPrepared: "Die Kampagne konnte nicht vorbereitet werden und ist beendet.",

@@ -279,7 +279,7 @@ export const say = texts(
       text: (host: string) =>
         `This page comes from ${host}, the operator that it checks. A dishonest operator could send you another page that only looks like this one.`,
       instead:
-        "If you do not want to rely on that, report with the published package instead, in Python or TypeScript, or look at the rule yourself:",
+        "If you do not want to rely on that, report with a program that comes from elsewhere, in Python or TypeScript, or look at the rule yourself:",
       fingerprint: "Fingerprint of the rule. Everybody should see the same; compare it with others.",
     },
 
@@ -553,7 +553,7 @@ export const say = texts(
       text: (host: string) =>
         `Diese Seite kommt von ${host}, dem Betreiber, den sie prüft. Ein unehrlicher Betreiber könnte Ihnen eine andere Seite schicken, die nur aussieht wie diese.`,
       instead:
-        "Wenn Sie sich darauf nicht verlassen wollen, melden Sie stattdessen mit dem veröffentlichten Paket, in Python oder TypeScript, oder sehen Sie sich die Regel selbst an:",
+        "Wenn Sie sich darauf nicht verlassen wollen, melden Sie mit einem Programm, das von anderswo kommt, in Python oder TypeScript, oder sehen Sie sich die Regel selbst an:",
       fingerprint: "Fingerabdruck der Regel. Alle sollten denselben sehen; vergleichen Sie ihn mit anderen.",
     },
 
