@@ -180,7 +180,7 @@ export const say = texts(
       leavesList: (cells: string) => [
         `the number of one square out of ${cells}, drawn at random`,
         "a random number, so that it is counted once",
-        "the fingerprint of the rule it was drawn by, the same for everybody",
+        "the fingerprint of the rule it was drawn by, the same for everybody with this promise",
       ],
       notSent: "Nothing else is sent: no place, no name, no account, no cookie.",
       cost: (cost: string, rest: string, limit: string) =>
@@ -231,7 +231,7 @@ export const say = texts(
         leavesList: (places: string) => [
           `the number of one place out of ${places}, drawn at random`,
           "a random number, so that it is counted once",
-          "the fingerprint of the rule it was drawn by, the same for everybody",
+          "the fingerprint of the rule it was drawn by, the same for everybody with this promise",
         ],
       },
       receipt: {
@@ -280,7 +280,8 @@ export const say = texts(
         `This page comes from ${host}, the operator that it checks. A dishonest operator could send you another page that only looks like this one.`,
       instead:
         "If you do not want to rely on that, report with a program that comes from elsewhere, in Python or TypeScript, or look at the rule yourself:",
-      fingerprint: "Fingerprint of the rule. Everybody should see the same; compare it with others.",
+      fingerprint:
+        "Fingerprint of the rule. In this round everybody with this promise should see the same; compare it with others.",
     },
 
     numbers: {
@@ -315,7 +316,7 @@ export const say = texts(
       leavesList: (cells: string) => [
         `the numbers of two squares out of ${cells}, each drawn at random`,
         "a random number, so that the trip is counted once",
-        "the fingerprint of the rule they were drawn by, the same for everybody",
+        "the fingerprint of the rule they were drawn by, the same for everybody with this promise",
       ],
       twice: "A trip costs twice the promise of the campaign, once for each end.",
       ready: "The rule is checked. Choose both places, then send.",
@@ -453,7 +454,7 @@ export const say = texts(
       leavesList: (cells: string) => [
         `die Nummer eines von ${cells} Feldern, nach dem Zufall gezogen`,
         "eine Zufallszahl, damit die Meldung nur einmal zählt",
-        "der Fingerabdruck der Regel, nach der gezogen wurde, für alle derselbe",
+        "der Fingerabdruck der Regel, nach der gezogen wurde, für alle mit dieser Zusage derselbe",
       ],
       notSent: "Sonst wird nichts gesendet: kein Ort, kein Name, kein Konto, kein Cookie.",
       cost: (cost: string, rest: string, limit: string) =>
@@ -504,7 +505,7 @@ export const say = texts(
         leavesList: (places: string) => [
           `die Nummer eines von ${places} Orten, nach dem Zufall gezogen`,
           "eine Zufallszahl, damit sie einmal gezählt wird",
-          "der Fingerabdruck der Regel, nach der gezogen wurde, für alle derselbe",
+          "der Fingerabdruck der Regel, nach der gezogen wurde, für alle mit dieser Zusage derselbe",
         ],
       },
       receipt: {
@@ -554,7 +555,8 @@ export const say = texts(
         `Diese Seite kommt von ${host}, dem Betreiber, den sie prüft. Ein unehrlicher Betreiber könnte Ihnen eine andere Seite schicken, die nur aussieht wie diese.`,
       instead:
         "Wenn Sie sich darauf nicht verlassen wollen, melden Sie mit einem Programm, das von anderswo kommt, in Python oder TypeScript, oder sehen Sie sich die Regel selbst an:",
-      fingerprint: "Fingerabdruck der Regel. Alle sollten denselben sehen; vergleichen Sie ihn mit anderen.",
+      fingerprint:
+        "Fingerabdruck der Regel. In dieser Runde sollten alle mit dieser Zusage denselben sehen; vergleichen Sie ihn mit anderen.",
     },
 
     numbers: {
@@ -590,7 +592,7 @@ export const say = texts(
       leavesList: (cells: string) => [
         `die Nummern zweier Felder von ${cells}, jede nach dem Zufall gezogen`,
         "eine Zufallszahl, damit der Weg einmal gezählt wird",
-        "der Fingerabdruck der Regel, nach der gezogen wurde, für alle derselbe",
+        "der Fingerabdruck der Regel, nach der gezogen wurde, für alle mit dieser Zusage derselbe",
       ],
       twice: "Ein Weg kostet das Doppelte der Zusage der Kampagne, einmal für jedes Ende.",
       ready: "Die Regel ist geprüft. Wählen Sie beide Orte, dann senden Sie.",
