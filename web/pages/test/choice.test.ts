@@ -46,6 +46,17 @@ describe.skipIf(!SERVICE || !executablePath)("what people choose", () => {
     await visit.end();
   });
 
+  it("has the fingerprint of every promise in the certificate, first that which geoveil audit shows", async () => {
+    const visit = await Visit.begin(browser);
+    await visit.page.goto(`${SERVICE}/certificate/${id}`);
+    await visit.page.getByText("The promise holds.").waitFor();
+    const offered = await (await fetch(`${SERVICE}/api/campaigns/${id}/mechanism`)).json();
+    const { levels } = offered as { levels: readonly { id: string }[] };
+    expect(await visit.page.locator("dd code").allInnerTexts()).toEqual(levels.map((level) => level.id));
+    await visit.page.getByText("the first, of the strongest, with geoveil audit.").waitFor();
+    await visit.end();
+  });
+
   it("names the slot before and after it is sent, in the reader's language too", async () => {
     const visit = await Visit.begin(browser, { locale: "de-DE" });
     const { page } = visit;

@@ -127,8 +127,12 @@ function Details({ facts, around }: { facts: Facts; around: boolean }) {
           </dd>
           <dt class="soft small">{say.fingerprint}</dt>
           <dd>
-            <code class="digits">{facts.id}</code>
-            <p class="small soft">{say.fingerprintWhy}</p>
+            {facts.ids.map((id) => (
+              <div key={id}>
+                <code class="digits">{id}</code>
+              </div>
+            ))}
+            <p class="small soft">{facts.ids.length > 1 ? say.fingerprintsWhy : say.fingerprintWhy}</p>
           </dd>
           <dt class="soft small">{say.round}</dt>
           <dd>{number(facts.round, 9)}</dd>

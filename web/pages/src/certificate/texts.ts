@@ -17,6 +17,8 @@ export const say = texts(
     fingerprint: "Fingerprint of the document",
     fingerprintWhy:
       "Whoever fetches the mechanism of this round sees the same. Compare it with others, or with geoveil audit.",
+    fingerprintsWhy:
+      "One for each promise, the strongest first; the numbers above are those of the weakest. Whoever fetches the mechanism of this round sees the same. Compare them with others, and the first, of the strongest, with geoveil audit.",
     cells: "Cells or places that can be reported",
     round: "Round",
     until: "To be used until",
@@ -53,6 +55,8 @@ export const say = texts(
     fingerprint: "Fingerabdruck des Dokuments",
     fingerprintWhy:
       "Wer den Mechanismus dieser Runde abruft, sieht denselben. Vergleichen Sie ihn mit anderen oder mit geoveil audit.",
+    fingerprintsWhy:
+      "Einer für jedes Versprechen, der des stärksten zuerst; die Zahlen darüber sind die des schwächsten. Wer den Mechanismus dieser Runde abruft, sieht dieselben. Vergleichen Sie sie mit anderen, und den ersten, den des stärksten, mit geoveil audit.",
     cells: "Zellen oder Orte, die gemeldet werden können",
     round: "Runde",
     until: "Zu verwenden bis",

@@ -3,7 +3,8 @@
 import { costOf, MechanismDocument, type Promised, RefusedDocument } from "@geoveil/client";
 
 export interface Facts {
-  readonly id: string;
+  /** Of every promise, the strongest first; all else is of the weakest, which bounds them all. */
+  readonly ids: readonly string[];
   readonly round: number;
   readonly expiresS: number;
   readonly cells: number;
@@ -39,9 +40,10 @@ async function check({ campaign, body }: Question): Promise<void> {
   const levels = await MechanismDocument.readLevels(body);
   const weakest = levels[levels.length - 1]!;
   if (weakest.campaign !== campaign) throw new RefusedDocument("campaign");
-  const { id, round, expiresS, promise, trips, law } = weakest;
+  const { round, expiresS, promise, trips, law } = weakest;
+  const ids = levels.map((level) => level.id);
   const [cost, cells, listed] = [costOf(weakest), law.centres.east.length, law.centres.lattice === undefined];
-  tell({ kind: "facts", facts: { id, round, expiresS, promise, trips, cost, cells, listed } });
+  tell({ kind: "facts", facts: { ids, round, expiresS, promise, trips, cost, cells, listed } });
   const began = performance.now();
   let holds = true;
   try {
