@@ -17,6 +17,7 @@ import geoveil as gv
 from geoveil.cli.program import program
 from geoveil.errors import InvalidInput
 from geoveil.measure import mean_distance_km
+from geoveil.table import results
 
 BOX = ["--box", "48.83,2.28,48.85,2.31"]
 GRID = gv.Grid.from_box(south=48.83, west=2.28, north=48.85, east=2.31, cell_km=0.5)
@@ -183,6 +184,17 @@ def test_what_is_no_prior_is_one_line_and_leaves_no_file(
     assert said in result.stderr
     assert result.stderr.count("\n") == 1
     assert [each.name for each in tmp_path.iterdir()] == [name]
+
+
+@pytest.mark.parametrize("area", [BOX, ["--cell-km", "1"]])
+def test_an_area_beside_a_prior_with_a_map_of_its_own_is_refused(
+    area: list[str], tmp_path: Path
+) -> None:
+    estimate = results.Result(GRID, np.full(GRID.size, 1 / GRID.size))
+    results.write_result(str(tmp_path / "e.geojson"), estimate)
+    said = design("--prior", tmp_path / "e.geojson", *area, "-o", tmp_path / "m.json").stderr
+    assert f"{area[0]} is of no use here: the prior brings its own map" in said
+    assert not (tmp_path / "m.json").exists()
 
 
 @pytest.mark.parametrize("promise", [[], ["--epsilon-per-km", "2", "--mean-distance-km", "1"]])

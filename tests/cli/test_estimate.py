@@ -305,6 +305,8 @@ def test_what_cannot_be_told_apart_is_said(folder: Path) -> None:
         (["noisy.parquet", "-o", "e.csv", "--alarm", "--method", "inversion"], "--alarm must go with"),
         (["noisy.parquet", "-o", "e.csv", "--alarm", "--joint", "cell"], "without --stop and --joint"),
         (["noisy.parquet", "-o", "e.csv", *BOX], "--box is of no use"),
+        (["noisy.parquet", "-o", "e.csv", "--cell-km", "1"], "--cell-km is of no use here: the mech"),
+        (["tally.json", "-o", "e.csv", "--cell-km", "1"], "--cell-km is of no use here: the mech"),
         (["missing.parquet", "-o", "e.csv"], "No such file"),
         (["checkins.csv", "-o", "e.csv", "--mechanism", "tally.json"], "tally.json"),
         (["other.csv", "-o", "e.csv", "--mechanism", "mechanism.json"], "row 2 of other.csv"),

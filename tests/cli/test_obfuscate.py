@@ -302,6 +302,7 @@ def test_the_exact_table_can_be_asked_for(checkins: Path) -> None:
         ),
         ([*PROMISE, "--mechanism", "m.json"], "must be left out with --mechanism m.json"),
         (["--mechanism", "m.json"], "m.json: No such file"),
+        (["--mechanism", "m.json", "--cell-km", "1"], "--cell-km is of no use here: the mechanism"),
         ([*PROMISE, "--box", "1,2,3"], "four numbers"),
         ([*PROMISE, "--box", "48.9,2.2,48.8,2.4"], "south .* must be below north"),
         ([*PROMISE, "--box", "-80,-170,80,170"], "flat map"),

@@ -18,6 +18,8 @@ from geoveil.table.reader import Source, TableReader, is_pipe
 from geoveil.table.results import OF_ESTIMATES
 from geoveil.table.tallies import is_tally
 
+OWN_MAP = "the mechanism brings its own map"
+
 
 @dataclass(frozen=True)
 class Inputs:
@@ -105,6 +107,7 @@ class Inputs:
         self.progress.stage(f"counting {path}")
         source = Source(path) if is_pipe(path) else path  # the pipe is looked at and then read on
         if is_tally(source):
+            self.area.refuse(OWN_MAP)
             return gv.load_tally(source)
         with self.reading.open(source) as reader:
             mechanism = self._mechanism(reader)
@@ -127,10 +130,7 @@ class Inputs:
     def _channel(self, mechanism: AnyMechanism, path: str, space: gv.Space | None) -> gv.Channel:
         """The channel of the reports; continuous ones are put in the cells of a grid."""
         if not isinstance(mechanism, gv.ContinuousLaplace):
-            if self.area.is_chosen:
-                raise click.UsageError(
-                    "--box is of no use here, nor is --within: the mechanism brings its own map"
-                )
+            self.area.refuse(OWN_MAP)
             return mechanism
         if self.area.within is not None:
             raise click.UsageError(

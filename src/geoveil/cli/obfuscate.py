@@ -51,10 +51,8 @@ class Request:
             raise click.UsageError("--box must be given for a pipe, which cannot be read twice")
         if not rows.area.is_chosen and needs_box and folder:
             raise click.UsageError("--box must be given for a folder or an address")
-        if rows.area.is_chosen and not needs_box:
-            raise click.UsageError(
-                "--box is of no use here, nor is --within: the mechanism brings its own map or needs none"
-            )
+        if not needs_box:
+            rows.area.refuse("the mechanism brings its own map or needs none")
 
     def check_target(self, target: str, *others: str) -> None:
         """Refuse to write where the request reads."""

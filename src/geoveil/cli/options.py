@@ -137,6 +137,11 @@ class Area:
         """Whether options say which area; else it is found from the data."""
         return self.box is not None or self.within is not None
 
+    def refuse(self, why: str) -> None:
+        """Refuse what was given of an area, the side of its cells too, where there is one already."""
+        given = [name for name, value in vars(self).items() if value is not None]
+        refuse_given(given, f"is of no use here: {why}")
+
     def grid(self, box: Any = None) -> Placed:
         """The cells of the given area, else of ``box``: south, west, north, east."""
         if self.hexagons is not None:

@@ -19,6 +19,7 @@ from geoveil.table.locations import Extent, Reading, list_columns, tell_bad_rows
 from geoveil.table.reader import TableReader
 
 _MANY_OUTSIDE = 0.01
+OWN_MAP = "the prior brings its own map"
 
 
 @dataclass(frozen=True)
@@ -41,6 +42,7 @@ class PriorFile:
             with reading.open(self.source) as reader:
                 return self._read(reader, console, reading, area, on)
         except streamed.PlainDocument as document:
+            area.refuse(OWN_MAP)
             return results.result_of(document, self.source)
 
     def _read(
@@ -53,10 +55,8 @@ class PriorFile:
                 f"--column must name the amounts in {self.source}; {list_columns(columns)}; places "
                 "without amounts go through geoveil tally and geoveil estimate first"
             )
-        if carried is not None and area.is_chosen:
-            raise click.UsageError(
-                "--box is of no use here, nor is --within: the prior brings its own map"
-            )
+        if carried is not None:
+            area.refuse(OWN_MAP)
         if carried is None and isinstance(reader, streamed.GeoJSONReader) and reader.areas:
             districts = read_districts(reader, self.column or "share")
             return self._by_area(districts, console, area, on)
