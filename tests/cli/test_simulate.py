@@ -287,6 +287,22 @@ def test_people_choose_among_promises(checkins: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
+        (("--people", 90, *BOX), "--box must come with a file of people"),
+        (("--people", 90, "--person", "user"), "--person must come with a file of people"),
+        (("places.csv", "--people", 90), "--people is for the simulated city"),
+        (("--as-published", "--camouflage", 0.5), "--camouflage must not go with --as-published"),
+        (("--update-steps", 3), "--update-steps must come with --as-published"),
+    ],
+)
+def test_what_would_do_nothing_is_refused(words: tuple[object, ...], said: str) -> None:
+    result = geoveil("simulate", *words, "--epsilon-per-km", 1)
+    assert result.exit_code == 2
+    assert said in " ".join(result.output.split())
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
         ((), "a promise must be given"),
         (("--promises", "1,2", "--epsilon-per-km", 1), "a promise must be given"),
         (("--promises", "1,two"), "numbers with commas"),

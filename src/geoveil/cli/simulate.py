@@ -28,6 +28,12 @@ from geoveil.space import OutsideCount
 from geoveil.table.persons import Spend
 from geoveil.table.reader import is_pipe
 
+_OF_FILES = (
+    "box", "within", "outside", "lat", "lng", "to_lat", "to_lng", "consecutive_hours", "bad_rows",
+    "delimiter", "format", "person",
+)  # fmt: skip
+"""Options about a file of people, which a simulated city has not."""
+
 
 class People(NamedTuple):
     """Who reports, on which grid; ``spend`` is ``None`` where persons are not told apart."""
@@ -112,13 +118,12 @@ def command(
     if people.trips is not None:
         flow_map.check_options(options["epsilon_per_km"])
     _check_promises(options)
+    _check_use(source, options["as_published"])
     people.check_engine()
     people.where.check_file(people.source)
     for picture in (plot, maps):
         shared.check_picture(picture, people.source)
     console = Console(machine=machine)
-    if source is None and people.limit is not None:
-        raise click.UsageError("--person must come with a file that has such a column")
     if people.trips is not None:
         flow_map.simulate_trips(people, plot, console, options)
     else:
@@ -194,6 +199,18 @@ def _check_promises(options: dict[str, Any]) -> None:
         raise click.UsageError("--choices must not be negative, and not all be 0")
     if promises is not None and options["as_published"]:
         raise click.UsageError("--promises must not go with --as-published: the paper has one")
+
+
+def _check_use(source: str | None, as_published: bool) -> None:
+    """Refuse what the other rule or the other people would be asked for."""
+    if as_published:
+        shared.refuse_given(["camouflage"], "must not go with --as-published: the paper has none")
+    else:
+        shared.refuse_given(["design_steps", "update_steps"], "must come with --as-published")
+    if source is None:
+        shared.refuse_given(_OF_FILES, "must come with a file of people")
+    else:
+        shared.refuse_given(["number"], "is for the simulated city, where no file is given")
 
 
 def _beside_the_map(simulation: Simulation, sentences: list[str]) -> dict[str, Any]:
