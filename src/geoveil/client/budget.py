@@ -131,6 +131,8 @@ class Budget:
         """The ledger in words: about people where it knows how they came into every mechanism."""
         spent = spent_in_words(len(self.charges), self.guarantee)
         rest = left_in_words(self.limit_per_km, self.guarantee)
+        if self.guarantee.exact == 0:
+            return f"{spent}; {rest} left."
         meaning = between_places(self.guarantee, NEARBY_KM, reports=max(1, len(self.charges)))
         channels = [mechanism for mechanism, _ in self.answers]
         if channels and SumOfGuarantees(tuple(map(_promise, channels))).parts == (self.guarantee,):

@@ -271,12 +271,14 @@ class Device:
         spent = self.ledger.spent(self.address.origin, self._now_s())
         together = spent_in_words(spent.reports, spent.lifetime)
         limits = self.limits.left_in_words(spent)
-        meaning = between_places(spent.lifetime, NEARBY_KM, reports=max(1, spent.reports))
+        meaning = ""
+        if spent.reports:
+            meaning = f" {between_places(spent.lifetime, NEARBY_KM, reports=spent.reports)}"
         if spent.reports > 1:  # the same about people who move a little between their reports
             more = explain_nearby(spent.lifetime, NEARBY_KM, AROUND_KM, reports=spent.reports)
             meaning += f" {more}"
         return (
-            f"{together}; {limits}. {self._operator(spent)} {meaning}"
+            f"{together}; {limits}. {self._operator(spent)}{meaning}"
             f"{_BETWEEN_CELLS if spent.cells else ''}{_OF_TRIPS if spent.trips else ''}"
             f"{_AHEAD if spent.ahead else ''}"
         )

@@ -222,7 +222,7 @@ export class Device {
     const { reports } = spent;
     return (
       `${reports} report${reports === 1 ? "" : "s"} so far, together ${amount(together)}; ` +
-      `${leftInWords(this.limits, spent)}. ${this.operator(spent)} ${explainPromise(together, Math.max(1, reports))}` +
+      `${leftInWords(this.limits, spent)}. ${this.operator(spent)}${reports ? ` ${explainPromise(together, reports)}` : ""}` +
       `${reports > 1 ? ` ${explainNearby(together, reports)}` : ""}${spent.trips ? OF_TRIPS : ""}${spent.ahead ? AHEAD : ""}`
     );
   }

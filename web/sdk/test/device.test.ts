@@ -327,6 +327,7 @@ describe("a trip", () => {
   it("is one report of two cells, and costs twice", async () => {
     collector.document = await served("paris", { trips: true });
     const device = await opened(asked);
+    expect(await device.summary()).toMatch(/Nothing was reported to any campaign at \S+ so far\.$/);
     const receipt = await device.reportTrip({ origin: HOME, destination: () => WORK });
     const { mechanism, report: id, cell, to } = receipt;
     expect(JSON.parse(collector.reports[0]!.body)).toEqual({ mechanism, id, cell, to: to!.cell });
