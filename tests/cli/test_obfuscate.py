@@ -315,6 +315,10 @@ def test_the_exact_table_can_be_asked_for(checkins: Path) -> None:
             "seems to part its fields by ',', not ';'; give --delimiter ','",
         ),
         ([*PROMISE, "--delimiter", "ab"], "delimiter"),
+        (
+            ["--mechanism", "continuous-laplace", "--epsilon-per-km", "1", "--exact"],
+            "drawn in doubles",
+        ),
         ([*PROMISE, "--box", "10,10,11,11", "--outside", "raise"], "number 1 does not"),
         (
             [*PROMISE, "--box", "10,10,11,11"],

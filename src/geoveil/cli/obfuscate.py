@@ -128,7 +128,10 @@ def _request_options(output: str, names: Iterable[str]) -> shared.Decorator:
 @click.command()
 @_request_options("File of noisy reports; - for a pipe.", choices.ON_MAPS)
 @click.option("--keep", multiple=True, metavar="COLUMN", help="Copy this column too; repeatable.")
-@click.option("--exact", is_flag=True, help="Draw from the integer table (at most 4,096 cells).")
+@click.option(
+    "--exact", is_flag=True,
+    help="Draw in whole numbers, as between positions anyway; elsewhere at most 4,096 cells.",
+)  # fmt: skip
 @shared.seed_option
 @click.option("--save-mechanism", metavar="FILE", help="Write the mechanism document as well.")
 @shared.machine_options
@@ -165,6 +168,8 @@ def command(
         built = request.build(console, progress)
         progress.stage("obfuscating")
         sampler = built
+        if exact and isinstance(built, gv.ContinuousLaplace):
+            raise click.UsageError("--exact is for noise on cells; points are drawn in doubles")
         if exact and isinstance(built, gv.Channel) and built.told_apart is not None:
             sampler = gv.ExactTable(built)  # those between positions are drawn from integers anyway
         document = mechanism_to_dict(built)
