@@ -39,9 +39,9 @@ def _option(setting: Setting) -> Decorator:
 def command(config: Path | None, machine: bool, **flags: Any) -> None:
     """Collect reports: campaigns, rounds and estimates over HTTP.
 
-    Every option is also an environment variable (--log-level is GEOVEIL_LOG_LEVEL) and a key of the
-    configuration file (log_level). What Kubernetes sets for a service named geoveil is ignored. TLS is
-    the business of a proxy in front.
+    Every option up to --log-level is also an environment variable (GEOVEIL_LOG_LEVEL) and, but for
+    --config, a key of the configuration file (log_level). What Kubernetes sets for a service named geoveil
+    is ignored. TLS is the business of a proxy in front.
     """
     from geoveil.server.run import Started, serve
 
