@@ -85,10 +85,13 @@ def test_a_trip_costs_twice_and_the_summary_says_so(trips: Path) -> None:
     more = ["--person", "user", "--per-person", "1"]
     target = trips.with_name("noisy.csv")
     result = run("obfuscate", trips, "--trips", "-o", target, *PROMISE, *BOX, *more)
-    assert "so a trip costs twice" in " ".join(result.stdout.split())
-    assert "Two people whose trips begin 200 m apart and end 200 m apart" in " ".join(
-        result.stdout.split()
-    )
+    said = " ".join(result.stdout.split())
+    assert "so a trip costs twice" in said
+    assert "Two people whose trips begin 200 m apart and end 200 m apart" in said
+    assert "in one trip." in said
+    assert "typically with one trip (ε = 8 per km" in said
+    alone = run("obfuscate", trips, "--trips", "-o", target, *PROMISE, *BOX).stdout
+    assert "Each trip spends ε = 8 per km; the trips of one person" in " ".join(alone.split())
     spent = gv.elastic(
         gv.Grid.from_box(south=48.83, west=2.30, north=48.87, east=2.36, cell_km=1.0),
         epsilon_per_km=4.0,
@@ -376,7 +379,7 @@ def test_simulated_trips_are_compared_with_the_truth(tmp_path: Path) -> None:
     assert low <= told["true_stay_share"] <= high
     assert picture.exists()
     shown = run(*arguments, "--people", "100", "--cell-km", "4")
-    assert "in one report" in shown.stdout
+    assert "in one trip" in shown.stdout
 
 
 def test_simulated_trips_of_a_file_are_its_own(trips: Path) -> None:

@@ -82,10 +82,12 @@ def spend_in_words(
     *,
     unit: str | None = None,
     chosen: bool = False,
+    what: str = "report",
 ) -> str:
     """What a person has spent, where it is known how often anybody reports; else what a report costs.
 
-    Where people have ``chosen`` among promises, the guarantee is the weakest of them.
+    Where people have ``chosen`` among promises, the guarantee is the weakest of them. ``what`` it is the
+    cost of may be a trip, of two reports.
 
     >>> from geoveil.channel.guarantee import GeoIndistinguishability
     >>> spend_in_words(GeoIndistinguishability(2.0))
@@ -98,10 +100,10 @@ def spend_in_words(
     if reports_per_person is None:
         most = "at most " if chosen else ""
         return (
-            f"Each report spends {most}{guarantee.amount(unit)}; the reports of one person add up."
+            f"Each {what} spends {most}{guarantee.amount(unit)}; the {what}s of one person add up."
         )
     reports = count("reports_per_person", reports_per_person)
-    often = "one report" if reports == 1 else f"at most {reports:,} reports"
+    often = f"one {what}" if reports == 1 else f"at most {reports:,} {what}s"
     return f"Every person has spent at most {(guarantee * reports).amount(unit)}, in {often}."
 
 

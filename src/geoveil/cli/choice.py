@@ -165,7 +165,9 @@ def promise_in_words(
         "promise": promise,
         "so": so,
         "noise": _all_noise(mechanism),
-        "spent": spend_in_words(cost, reports_per_person, unit=unit),
+        "spent": spend_in_words(
+            cost, reports_per_person, unit=unit, what="trip" if trips else "report"
+        ),
     }
 
 

@@ -295,9 +295,12 @@ def simulate_trips(
         "outside_dropped": people.outside.dropped,
         "outside_clamped": people.outside.clamped,
         "per_person": spend_values(spend, cost),
-        "spent": spend_in_words(cost, None if spend is None else spend.largest),
+        "spent": spend_in_words(cost, None if spend is None else spend.largest, what="trip"),
     }
-    sentences = [str(values["spent"]), *people_in_words(spend, file.limit, cost, people.outside)]
+    sentences = [
+        str(values["spent"]),
+        *people_in_words(spend, file.limit, cost, people.outside, "trip"),
+    ]
     console.result(values, lambda screen: _show_simulated(screen, people, values, sentences))
 
 
@@ -369,12 +372,13 @@ def chosen_rows(
 
 
 def people_in_words(
-    spend: Spend | None, limit: PersonLimit | None, cost: gv.Guarantee | None, outside: OutsideCount
-) -> list[str]:
+    spend: Spend | None, limit: PersonLimit | None, cost: gv.Guarantee | None, outside: OutsideCount,
+    what: str = "report",
+) -> list[str]:  # fmt: skip
     """What there is to say of the people of a simulation."""
     sentences = []
     if spend is not None and limit is not None:
-        sentences.append(f"Persons: {persons_in_words(spend, limit, cost)}.")
+        sentences.append(f"Persons: {persons_in_words(spend, limit, cost, what)}.")
     if outside.outside:
         sentences.append(f"{outside.sentence()}.")
     return sentences

@@ -111,7 +111,7 @@ class Request:
             "map": who and _ON_THE_MAP,
         }
         if spend is not None and limit is not None:
-            lines["persons"] = persons_in_words(spend, limit, cost)
+            lines["persons"] = persons_in_words(spend, limit, cost, "trip" if trips else "report")
         console.result(values, lines | last)
 
 
@@ -311,10 +311,10 @@ def spend_values(
 
 
 def persons_in_words(
-    spend: persons.Spend, limit: persons.PersonLimit, guarantee: gv.Guarantee | None
+    spend: persons.Spend, limit: persons.PersonLimit, guarantee: gv.Guarantee | None, what: str
 ) -> str:
-    """How many persons there are, and what is typical of them."""
-    many = "one report" if spend.typical == 1 else f"{spend.typical:,} reports"
+    """How many persons there are, and what is typical of them: how many reports, or trips."""
+    many = f"one {what}" if spend.typical == 1 else f"{spend.typical:,} {what}s"
     cost = f" ({(guarantee * spend.typical).amount()})" if guarantee else ""
     once = ", drawn once for each place of a person" if limit.by == "memoise" else ""
     return f"{spend.persons:,}, typically with {many}{cost}{once}"
