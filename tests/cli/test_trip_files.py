@@ -111,6 +111,12 @@ def test_one_trip_a_person_is_kept_and_others_are_not(tmp_path: Path) -> None:
     assert len(read(target)) == 7
 
 
+def test_a_map_of_trips_says_that_it_is_of_where_they_begin(trips: Path) -> None:
+    result = run("estimate", noisy(trips), "-o", trips.with_name("e.csv"), "--uncertainty", "none")
+    assert result.exit_code == 0
+    assert "this is where they begin; geoveil flows reads both ends" in result.stderr
+
+
 @pytest.mark.parametrize("ending", ["csv", "parquet", "geojson"])
 def test_every_format_of_reports_leads_to_the_same_flows(trips: Path, ending: str) -> None:
     source = noisy(trips, "--seed", 3, ending=ending)

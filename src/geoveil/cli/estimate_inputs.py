@@ -125,6 +125,10 @@ class Inputs:
             return tally
 
     def _mechanism(self, reader: TableReader) -> AnyMechanism:
+        if "to_cell" in reader.columns:
+            self.console.note(
+                f"{reader.name} holds trips, and this is where they begin; geoveil flows reads both ends"
+            )
         return mechanism_of(reader, self.mechanism, alone=len(self.sources) == 1)
 
     def _channel(self, mechanism: AnyMechanism, path: str, space: gv.Space | None) -> gv.Channel:
