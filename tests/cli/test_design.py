@@ -186,6 +186,11 @@ def test_what_is_no_prior_is_one_line_and_leaves_no_file(
     assert [each.name for each in tmp_path.iterdir()] == [name]
 
 
+def test_people_are_asked_for_by_advice_only(tmp_path: Path) -> None:
+    said = design("--prior", tmp_path / "e.csv", "--people", 5, "-o", tmp_path / "m.json").stderr
+    assert "--people must go with --advise" in said
+
+
 @pytest.mark.parametrize("area", [BOX, ["--cell-km", "1"]])
 def test_an_area_beside_a_prior_with_a_map_of_its_own_is_refused(
     area: list[str], tmp_path: Path

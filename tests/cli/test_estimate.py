@@ -305,6 +305,7 @@ def test_what_cannot_be_told_apart_is_said(folder: Path) -> None:
         (["noisy.parquet", "-o", "e.csv", "--alarm", "--method", "inversion"], "--alarm must go with"),
         (["noisy.parquet", "-o", "e.csv", "--alarm", "--joint", "cell"], "without --stop and --joint"),
         (["noisy.parquet", "-o", "e.csv", *BOX], "--box is of no use"),
+        (["noisy.parquet", "-o", "e.csv", "--zone-name", "n"], "--zone-name must come with --zones"),
         (["noisy.parquet", "-o", "e.csv", "--cell-km", "1"], "--cell-km is of no use here: the mech"),
         (["tally.json", "-o", "e.csv", "--cell-km", "1"], "--cell-km is of no use here: the mech"),
         (["missing.parquet", "-o", "e.csv"], "No such file"),

@@ -111,6 +111,18 @@ def test_one_trip_a_person_is_kept_and_others_are_not(tmp_path: Path) -> None:
     assert len(read(target)) == 7
 
 
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (["--zone-name", "n"], "--zone-name must come with --zones"),
+        (["--zones", "d.geojson", "--block", 2], "--block must not go with --zones"),
+        (["--no-intervals", "--replicates", 5], "--replicates must not go with --no-intervals"),
+    ],
+)
+def test_what_would_do_nothing_to_flows_is_refused(given: list[Any], said: str) -> None:
+    assert said in run("flows", "noisy.csv", "-o", "flows.csv", *given).stderr
+
+
 def test_a_map_of_trips_says_that_it_is_of_where_they_begin(trips: Path) -> None:
     result = run("estimate", noisy(trips), "-o", trips.with_name("e.csv"), "--uncertainty", "none")
     assert result.exit_code == 0

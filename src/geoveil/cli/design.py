@@ -122,6 +122,8 @@ def _check(
         shared.refuse_given(_OF_THE_OPTIMUM, "must go with --optimal")
     if optimal and (promise is None or output is None):
         raise click.UsageError("--optimal must have a promise and a file: --epsilon-per-km and -o")
+    if not advice:
+        shared.refuse_given(["people"], "must go with --advise")
     if advice and promise is None:
         raise click.UsageError("--advise must have a promise: --epsilon-per-km")
     if not optimal and (promise is None) == (mean_km is None):

@@ -177,7 +177,9 @@ def command(
     if alarm and (joint is not None or choice.method != "ibu" or choice.stop is not None):
         raise click.UsageError("--alarm must go with --method ibu, and without --stop and --joint")
     districts = None
-    if zones is not None:  # whose limits are then those of --within
+    if zones is None:
+        shared.refuse_given(["zone_name"], "must come with --zones")
+    else:  # whose limits are then those of --within
         if choice.uncertainty == "none":
             raise click.UsageError("--zones must go with error bars; leave --uncertainty none out")
         districts = ZoneFile(zones, zone_name, area.within)

@@ -77,6 +77,12 @@ def command(
     arrays.part("level", level)
     writer.check_target(output, *sources, mechanism, zones)
     shared.check_picture(plot, *sources, output)
+    if zones is None:
+        shared.refuse_given(["zone_name"], "must come with --zones")
+    else:
+        shared.refuse_given(["block"], "must not go with --zones")
+    if no_intervals:
+        shared.refuse_given(["replicates", "level"], "must not go with --no-intervals")
     console = Console(machine=machine, output=output)
     reading = replace(reading, to=TripEnd(to_lat, to_lng))
     with console.progress("counting") as progress:
