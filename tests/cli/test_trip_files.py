@@ -215,6 +215,14 @@ def test_a_trip_with_one_end_outside_is_left_out_and_counted_or_kept(trips: Path
     assert "every trip must lie on the map; number 61 does not" in refused.stderr
 
 
+@pytest.mark.parametrize("rule", ["drop", "clamp"])
+def test_between_positions_trips_left_out_are_not_spoken_of(trips: Path, rule: str) -> None:
+    target = trips.with_name("noisy.csv")
+    arguments = ["obfuscate", trips, "--trips", "-o", target, "--epsilon-per-km", 2, *BOX]
+    told = json.loads(run(*arguments, "--outside", rule, "--json").stdout)
+    assert ("end 200 m apart, both trips on the map: " in told["explanation"]) == (rule == "drop")
+
+
 def test_a_trip_with_only_one_end_known_is_named_or_dropped(trips: Path) -> None:
     with trips.open("a") as file:
         file.write(f"half,{HERE[0]},{HERE[1]},,\n")

@@ -189,10 +189,13 @@ def explain_nearby(
     return _sentence(pair, level, reports=count("reports", reports))
 
 
-def explain_trip(guarantee: Guarantee | None, space: Space | None, distance_km: float) -> str:
+def explain_trip(
+    guarantee: Guarantee | None, space: Space | None, distance_km: float, *, who: str = ""
+) -> str:
     """What the report of a trip tells about two people whose trips begin and end this far apart.
 
-    ``guarantee`` is that of one end; both ends are drawn by themselves, so their losses add.
+    ``guarantee`` is that of one end; both ends are drawn by themselves, so their losses add. ``who`` says
+    which trips these are, where the promise is not about all.
 
     >>> from geoveil.channel.guarantee import GeoIndistinguishability
     >>> explain_trip(GeoIndistinguishability(1.0), None, 0.2)[:84]
@@ -203,7 +206,7 @@ def explain_trip(guarantee: Guarantee | None, space: Space | None, distance_km: 
         return _NOTHING
     possible = _possible(space, distance)
     far = f"{_length(possible, 'km' if space is None else space.unit)} apart"
-    pair = f"Two people whose trips begin {far} and end {far}"
+    pair = f"Two people whose trips begin {far} and end {far}{who and f', {who}'}"
     if isinstance(space, AnyGrid):
         pair = f"{pair}, wherever in their cells"
     return _sentence(pair, 2 * loss_between(guarantee, space, possible))

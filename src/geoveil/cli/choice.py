@@ -156,7 +156,7 @@ def promise_in_words(
     if trips:
         assert isinstance(mechanism, gv.Channel)
         pairs = gv.Trips(mechanism)
-        cost, so = pairs.guarantee, explain_trip(guarantee, apart, NEARBY_KM)
+        cost, so = pairs.guarantee, explain_trip(guarantee, apart, NEARBY_KM, who=who)
         promise = "none" if cost is None else pairs.sentence()
     else:
         so = explain(guarantee, apart, NEARBY_KM, who=who)

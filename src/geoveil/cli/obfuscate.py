@@ -91,7 +91,8 @@ class Request:
         if trips and cost is not None:
             cost = cost * 2
         if isinstance(mechanism, gv.Channel) and mechanism.told_apart is None:
-            who = "" if self.rows.outside == "clamp" else "both on the map"
+            both = "both trips on the map" if trips else "both on the map"
+            who = "" if self.rows.outside == "clamp" else both
         values = {
             "output": self.output,
             "rows_read": summary.rows_read,
