@@ -550,6 +550,7 @@ class OfAnApp(Randomness):
         (ValueError("of the app"), "(ValueError)"),
         (sqlite3.OperationalError("of the app"), "(OperationalError)"),
         (OSError("of the app"), "(OSError)"),
+        (RandomnessFailed("the source of randomness is the app's"), "the app's"),
         (b"short", "32 bytes"),
         ("x" * 32, "32 bytes"),
     ],

@@ -168,7 +168,9 @@ def test_enumeration_agrees_with_loops(seed: int) -> None:
     found = dense(matrix, space=space)
     distances = space.distances_km() + np.diag(np.full(7, np.inf))
     assert found.epsilon == pytest.approx(losses(matrix).max(), rel=1e-10)
-    assert found.epsilon_per_km == pytest.approx((losses(matrix) / distances).max(), rel=1e-10)
+    per_km = losses(matrix) / distances
+    assert found.epsilon_per_km == pytest.approx(per_km.max(), rel=1e-10)
+    assert per_km[found.worst_pair] == pytest.approx(per_km.max(), rel=1e-10)
     assert found.epsilon >= losses(matrix).max()
 
 
