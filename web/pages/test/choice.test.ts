@@ -68,7 +68,7 @@ describe.skipIf(!SERVICE || !executablePath)("what people choose", () => {
     const sent = JSON.parse(visit.bodies[0]!) as { slot: number; cell: number };
     expect(Object.keys(sent)).toEqual(["mechanism", "id", "cell", "slot"]);
     expect(await page.locator(".receipt").innerText()).toContain(
-      `Feld ${sent.cell} und Zeitabschnitt ${sent.slot} wurden gesendet.`,
+      `Feld ${sent.cell} und Zeitabschnitt ${sent.slot} wurden gesendet, und sonst nichts`,
     );
     await visit.end();
   });

@@ -44,7 +44,9 @@ describe.skipIf(!SERVICE || !executablePath)("the participant page", () => {
     const sent = JSON.parse(body!) as Record<string, unknown>;
     expect(Object.keys(sent)).toEqual(KEYS);
     expect(await page.locator("#fingerprint").innerText()).toBe(sent["mechanism"]);
-    expect(await page.locator(".receipt").innerText()).toContain(`Square ${String(sent["cell"])} was sent`);
+    expect(await page.locator(".receipt").innerText()).toContain(
+      `Square ${String(sent["cell"])} was sent, and nothing else about where you are.`, // an id and a rule were
+    );
     expect(await page.locator("tbody tr").innerText()).toMatch(/counted/);
     expect(await page.locator("#ledger + p").innerText()).toMatch(/in this browser only, until .* after a week/);
     expect(await page.locator("#budget").innerText()).toMatch(/^9 of 10 per km are left.* had 1 per km of it/);

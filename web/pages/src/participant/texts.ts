@@ -205,9 +205,9 @@ export const say = texts(
 
     receipt: {
       title: "Sent and counted",
-      cell: (cell: string) => `Square ${cell} was sent. Nothing else left your browser.`,
+      cell: (cell: string) => `Square ${cell} was sent, and nothing else about where you are.`,
       cellAndSlot: (cell: string, slot: string) =>
-        `Square ${cell} and slot ${slot} of time were sent. Nothing else left your browser.`,
+        `Square ${cell} and slot ${slot} of time were sent, and nothing else about where you are.`,
       where: (place: string) => `Its centre lies at ${place}. It was drawn at random.`,
       once: "This was your one report to this campaign. Opening the page again reads no location and sends no report.",
       forgotten:
@@ -235,9 +235,9 @@ export const say = texts(
         ],
       },
       receipt: {
-        cell: (place: string) => `Place ${place} was sent. Nothing else left your browser.`,
+        cell: (place: string) => `Place ${place} was sent, and nothing else about where you are.`,
         cellAndSlot: (place: string, slot: string) =>
-          `Place ${place} and slot ${slot} of time were sent. Nothing else left your browser.`,
+          `Place ${place} and slot ${slot} of time were sent, and nothing else about where you are.`,
         where: (place: string) => `It lies at ${place}. It was drawn at random.`,
       },
       numbers: {
@@ -320,9 +320,9 @@ export const say = texts(
       ],
       twice: "A trip costs twice the promise of the campaign, once for each end.",
       ready: "The rule is checked. Choose both places, then send.",
-      cells: (from: string, to: string) => `Squares ${from} and ${to} were sent. Nothing else left your browser.`,
+      cells: (from: string, to: string) => `Squares ${from} and ${to} were sent, and nothing else about your trip.`,
       cellsAndSlot: (from: string, to: string, slot: string) =>
-        `Squares ${from} and ${to} and slot ${slot} of time were sent. Nothing else left your browser.`,
+        `Squares ${from} and ${to} and slot ${slot} of time were sent, and nothing else about your trip.`,
       where: (from: string, to: string) => `Their centres lie at ${from} and ${to}. Both were drawn at random.`,
     },
 
@@ -480,9 +480,9 @@ export const say = texts(
 
     receipt: {
       title: "Gesendet und gezählt",
-      cell: (cell: string) => `Feld ${cell} wurde gesendet. Sonst hat nichts Ihren Browser verlassen.`,
+      cell: (cell: string) => `Feld ${cell} wurde gesendet, und sonst nichts darüber, wo Sie sind.`,
       cellAndSlot: (cell: string, slot: string) =>
-        `Feld ${cell} und Zeitabschnitt ${slot} wurden gesendet. Sonst hat nichts Ihren Browser verlassen.`,
+        `Feld ${cell} und Zeitabschnitt ${slot} wurden gesendet, und sonst nichts darüber, wo Sie sind.`,
       where: (place: string) => `Seine Mitte liegt bei ${place}. Es wurde nach dem Zufall gezogen.`,
       once: "Das war Ihre eine Meldung an diese Kampagne. Wenn Sie die Seite noch einmal öffnen, liest sie keinen Ort und sendet keine Meldung.",
       forgotten:
@@ -509,9 +509,9 @@ export const say = texts(
         ],
       },
       receipt: {
-        cell: (place: string) => `Ort ${place} wurde gesendet. Sonst hat nichts Ihren Browser verlassen.`,
+        cell: (place: string) => `Ort ${place} wurde gesendet, und sonst nichts darüber, wo Sie sind.`,
         cellAndSlot: (place: string, slot: string) =>
-          `Ort ${place} und Zeitabschnitt ${slot} wurden gesendet. Sonst hat nichts Ihren Browser verlassen.`,
+          `Ort ${place} und Zeitabschnitt ${slot} wurden gesendet, und sonst nichts darüber, wo Sie sind.`,
         where: (place: string) => `Er liegt bei ${place}. Er wurde nach dem Zufall gezogen.`,
       },
       numbers: {
@@ -597,9 +597,9 @@ export const say = texts(
       twice: "Ein Weg kostet das Doppelte der Zusage der Kampagne, einmal für jedes Ende.",
       ready: "Die Regel ist geprüft. Wählen Sie beide Orte, dann senden Sie.",
       cells: (from: string, to: string) =>
-        `Die Felder ${from} und ${to} wurden gesendet. Sonst hat nichts Ihren Browser verlassen.`,
+        `Die Felder ${from} und ${to} wurden gesendet, und sonst nichts über Ihren Weg.`,
       cellsAndSlot: (from: string, to: string, slot: string) =>
-        `Die Felder ${from} und ${to} und Zeitabschnitt ${slot} wurden gesendet. Sonst hat nichts Ihren Browser verlassen.`,
+        `Die Felder ${from} und ${to} und Zeitabschnitt ${slot} wurden gesendet, und sonst nichts über Ihren Weg.`,
       where: (from: string, to: string) =>
         `Ihre Mitten liegen bei ${from} und ${to}. Beide wurden nach dem Zufall gezogen.`,
     },
