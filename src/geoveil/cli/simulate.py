@@ -118,8 +118,8 @@ def command(
     if people.trips is not None:
         flow_map.check_options(options["epsilon_per_km"])
     _check_promises(options)
-    _check_use(source, options["as_published"])
     people.check_engine()
+    _check_use(source, options["as_published"])
     people.where.check_file(people.source)
     for picture in (plot, maps):
         shared.check_picture(picture, people.source)
