@@ -92,7 +92,10 @@ def test_a_device_fetches_its_ticket_and_sends_it(signer: Signer, path: Path) ->
 def test_what_would_be_sent_names_invitation_and_ticket(signer: Signer, path: Path) -> None:
     words = "the invitation is sent before the report, and with the report the ticket"
     assert words not in device(signer, path).explain()
-    assert words in invited(signer, path).explain()
+    assert words in (said := invited(signer, path).explain())
+    assert (
+        "neither shows which the other was, but when and from which address they come may" in said
+    )
     invited(signer, path).accept()
     assert words in device(signer, path).explain()  # the ticket is here, and goes with the report
 

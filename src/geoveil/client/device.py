@@ -40,7 +40,7 @@ _AGAIN = {
 }
 _OF_INVITATIONS = (
     " Beside that the invitation is sent before the report, and with the report the ticket that it was "
-    "exchanged for: neither shows which the other was."
+    "exchanged for: neither shows which the other was, but when and from which address they come may."
 )
 _BETWEEN_CELLS = (
     " Some reports were made under an earlier version, whose promise was between cells only: for those "
